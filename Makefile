@@ -5,8 +5,9 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 TORCH  := $(shell sed -n 's/^torch==//p' constraints.txt)
 
-# What starts processes of its own: ranks, a browser, a scheduler.
-ALONE  := $(filter-out tests/unit/% tests/cli/%,$(wildcard tests/*/test_*.py))
+# What measures seconds, links or cores, or starts a scheduler: one after the other, with nothing beside it.
+ALONE := tests/slurm tests/browser/test_page.py $(patsubst %,tests/dist/test_%.py,launch_local network probe_ranks run_command \
+         slow_disk sweep_real sweep_stub trials tune_real)
 
 # Ranks of the distributed tests are processes: one thread each, or they fight over the cores.
 export OMP_NUM_THREADS ?= 1
@@ -18,17 +19,18 @@ demo: $(STAMP)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/demo
 	@echo "The command is $(BIN)/seatrial; source $(BIN)/activate puts it on the path."
 
-# Unit and command line tests share the cores; the rest start processes of their own and run one after the other.
+# Two files at a time, since worlds of ranks often wait: for each other, for a limit, for one process that they are compared with.
 test: $(STAMP) system lint
-	$(BIN)/pytest -n 2 tests/unit tests/cli
-	$(if $(ALONE),$(BIN)/pytest tests --ignore=tests/unit --ignore=tests/cli)
+	-$(MAKE) --no-print-directory engines
+	$(BIN)/pytest -n 2 --dist loadfile tests $(ALONE:%=--ignore=%)
+	$(BIN)/pytest $(ALONE)
 
 test-fast: $(STAMP)
 	$(BIN)/pytest -q -n 2 tests/unit
 
 test-full: $(STAMP) system lint
 	$(BIN)/pytest -n 2 --run-slow tests/unit tests/cli
-	$(if $(ALONE),$(BIN)/pytest --run-slow tests --ignore=tests/unit --ignore=tests/cli)
+	$(BIN)/pytest --run-slow tests --ignore=tests/unit --ignore=tests/cli
 
 lint: $(STAMP)
 	$(BIN)/ruff check src tests benchmarks docs/conf.py scripts/docs_tools scripts/docs-output
@@ -39,19 +41,24 @@ docs: $(STAMP)
 	$(BIN)/python -m sphinx -E -W --keep-going -q -b html -c docs -d site/.doctrees . site
 	@echo "site/index.html"
 
-# Engines that are not ours, each in an environment of its own: `make engines ENGINES=torchtitan`. Tests of those that are not
-# there are skipped with a line.
-ENGINES ?= torchtitan
+# Engines that are not ours, each in an environment of its own: `make engines`, `make engines ENGINES=torchtitan`. They have the
+# torch of .venv and all else that is there, by a path; what they need beside it is theirs. Tests of those that are not there are
+# skipped with a line, so CI goes on where the index does not answer.
+ENGINES ?= torchtitan deepspeed megatron-core
 engine-torchtitan := torchtitan==0.2.2 triton
 engine-deepspeed := deepspeed==0.19.8 ninja
-engine-megatron-core := megatron-core==0.16.1
+engine-megatron-core := megatron-core==0.16.1 einops
+engine-accelerate := accelerate==1.15.0 transformers==5.22.2
 
 engines: $(ENGINES:%=.engines/%/.installed)
 
-.engines/%/.installed:
-	test -x .engines/$*/bin/python || $(PYTHON) -m venv .engines/$*
-	.engines/$*/bin/python -m pip install --quiet --disable-pip-version-check "torch==$(TORCH)"
-	.engines/$*/bin/python -m pip install --quiet --disable-pip-version-check $(engine-$*)
+.engines/%/.installed: $(STAMP)
+	$(if $(engine-$*),,$(error ENGINES=$*: torchtitan, deepspeed and megatron-core are those that the index has))
+	$(BIN)/python -m venv --without-pip .engines/$*
+	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > .engines/$*/shared
+	mv .engines/$*/shared "$$(.engines/$*/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/shared.pth"
+	$(BIN)/python -m pip --python .engines/$*/bin/python install --quiet --no-compile --disable-pip-version-check \
+		$(engine-$*) || { rm -rf .engines/$*; exit 1; }  # half of one would look like one
 	touch $@
 
 system:

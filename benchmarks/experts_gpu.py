@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,7 @@ from seatrial.arith import footprint
 from seatrial.recipe import Recipe
 from seatrial.rehearse.fake import fake_world
 from seatrial.rehearse.load import Load
-from seatrial.rehearse.rank import measure_memory
+from seatrial.rehearse.rank import Memory, measure_memory
 from seatrial.spec import Batch, Execution, Place, Topology, Trial
 
 LOADS = (1.0, 1.5, 2.0)
@@ -39,11 +42,15 @@ def cases(device: str) -> list[tuple[Trial, int]]:
             rank_of("qwen3-235b-a22b", 12, "selective", **qwen), rank_of("qwen3-235b-a22b", 15, "none", **qwen)]
 
 
-def memory(trial: Trial, rank: int, times: float) -> dict[str, Any]:
+def count(trial: Trial, rank: int, times: float) -> Memory:
+    torch.set_num_threads(1)
+    with fake_world(rank=rank, world=trial.topology.world):
+        return measure_memory(trial, Recipe(), torch.device("cpu"), fake=True, as_gpu=True, load=Load(times))
+
+
+def memory(trial: Trial, rank: int, times: float, counted: Memory) -> dict[str, Any]:
     t, load = trial.topology, Load(times)
     stage = t.place(rank).pp
-    with fake_world(rank=rank, world=t.world):
-        counted = measure_memory(trial, Recipe(), torch.device("cpu"), fake=True, as_gpu=True, load=load)
     by_shapes = footprint(trial, rank=stage, gpu=True, load=load.of_balance(trial, rank))
     row: dict[str, Any] = {"model": trial.model.name, "pp": t.pp, "ep": t.ep, "stage": stage, "recompute": t.recompute,
                            "load": times, "rehearsed_gib": counted.peak_bytes / 2**30, "footprint_gib": by_shapes.total / 2**30,
@@ -67,7 +74,9 @@ def main() -> None:
     parser.add_argument("-o", "--out", type=Path)
     parser.add_argument("--count-only", action="store_true", help="Without a GPU.")
     asked = parser.parse_args()
-    found = [memory(trial, rank, times) for trial, rank in cases("cpu" if asked.count_only else "cuda") for times in LOADS]
+    rows = [(*case, times) for case in cases("cpu" if asked.count_only else "cuda") for times in LOADS]
+    with ProcessPoolExecutor(len(os.sched_getaffinity(0)), get_context("spawn")) as pool:  # counting needs no device
+        found = [memory(*row, counted) for row, counted in zip(rows, pool.map(count, *zip(*rows, strict=True)), strict=True)]
     if asked.out is not None:
         device = "none" if asked.count_only else torch.cuda.get_device_name()
         asked.out.write_text(json.dumps({"device": device, "torch": torch.__version__, "memory": found}, indent=1))

@@ -68,7 +68,7 @@ def _draw(rng: random.Random, *, gpu: bool, alone: bool) -> Trial:
     family = rng.choice(list(MODELS))
     model = replace(MODELS[family], seq=rng.choice([256, 512, 1024, 2048]))
     precisions = ["fp32", "bf16", "bf16", "bf16", "fp16"] if gpu else ["fp32", "bf16", "fp16"]
-    if gpu and family in ("gpt2", "bloom"):
+    if gpu:
         precisions += ["fp8", "fp8"]
     dp, tp, pp = (1, 1, 1) if alone else (rng.choice([1, 1, 2, 4, 8]), rng.choice([1, 1, 2, 4]), rng.choice([1, 1, 2, 3, 4]))
     schedule = rng.choice(["1f1b", "gpipe", "zb-h1", "interleaved"] if pp > 1 else ["1f1b", "1f1b", "gpipe", "zb-h1"])

@@ -76,8 +76,8 @@ def memory() -> bool:
     for world in sorted({t.topology.world for t in TWELVE.values()}):
         group = {name: t for name, t in TWELVE.items() if t.topology.world == world}
         for answer in in_world(world, fullest, group, SMALL_RECIPE, timeout_s=1800.0):
-            for name, (pp_rank, peak, _) in answer.items():
-                real.setdefault(name, {}).setdefault(pp_rank, peak)
+            for name, seen in answer.items():
+                real.setdefault(name, {}).setdefault(seen.pp, seen.peak)
     print("\nbytes at the fullest moment, rehearsed on tensors without memory, against a tracker in the real rank")
     worst = 0.0
     for name, trial in TWELVE.items():

@@ -14,7 +14,7 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -237,6 +237,20 @@ def run(name: str, device: torch.device, kernels: Kernels, say: Callable[[str], 
     return found
 
 
+def layers(say: Callable[[str], None], names: Sequence[str] = tuple(BARS), device: torch.device | None = None, *,
+           peer: bool = True, triton: bool = True) -> dict[str, Any]:
+    """All rows of these shapes, the kernels held against plain torch first."""
+    device = device or torch.device("cuda")
+    found: dict[str, Any] = {"device": torch.cuda.get_device_name() if device.type == "cuda" else "cpu",
+                             "torch": torch.__version__}
+    say(", ".join(found.values()))
+    works: tuple[str, ...] = EXPERTS if triton else ()
+    for hidden in dict.fromkeys(SHAPES[name].hidden for name in names) if triton else ():
+        works, notes = verified.usable(works, device, HALF, hidden=hidden, experts=True)
+        say(f"kernels at {hidden}: " + ", ".join(f"{n} {w}" for n, w in notes.items()))
+    return found | {name: run(name, device, Kernels.of(works), say, peer=peer) for name in names}
+
+
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu.experts", description=__doc__.splitlines()[0])
     parser.add_argument("--shapes", nargs="+", choices=tuple(SHAPES), default=["mixtral", "qwen3"])
@@ -248,18 +262,11 @@ def main(argv: list[str]) -> int:
     device = torch.device(asked.device)
     if device.type == "cuda" and not torch.cuda.is_available():
         parser.error("no CUDA device here; --device cpu --shapes tiny --no-triton runs the same code without figures to report")
-    about = {"device": torch.cuda.get_device_name() if device.type == "cuda" else "cpu", "torch": torch.__version__}
-    works: tuple[str, ...] = () if asked.no_triton else EXPERTS
-    if works:
-        for hidden in dict.fromkeys(SHAPES[name].hidden for name in asked.shapes):
-            works, notes = verified.usable(works, device, HALF, hidden=hidden, experts=True)
-            print(f"kernels at {hidden}: " + ", ".join(f"{n} {w}" for n, w in notes.items()), flush=True)
-    print(", ".join(about.values()), flush=True)
-    found = {name: run(name, device, Kernels.of(works), lambda line: print(line, flush=True), peer=not asked.no_peer)
-             for name in asked.shapes}
+    found = layers(lambda line: print(line, flush=True), asked.shapes, device, peer=not asked.no_peer,
+                   triton=not asked.no_triton)
     if asked.out:
         asked.out.mkdir(parents=True, exist_ok=True)
-        (asked.out / "experts.json").write_text(json.dumps({"schema": 1, **about, **found}, indent=1) + "\n", encoding="utf-8")
+        (asked.out / "experts.json").write_text(json.dumps({"schema": 1, **found}, indent=1) + "\n", encoding="utf-8")
     return 0
 
 

@@ -5,7 +5,6 @@
 The model is that of `fsdp2.py` beside it; `deepspeed.toml` tells seatrial how to start it and how to read its lines.
 """
 import os
-import resource
 import sys
 import time
 
@@ -69,6 +68,16 @@ def pipeline(a):
                           loss_fn=lambda logits, targets: F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten()))
 
 
+def applied(engine, a):
+    """What DeepSpeed made of its JSON file."""
+    half = "bf16" if engine.bfloat16_enabled() else "fp16" if engine.fp16_enabled() else "fp32"
+    stages = engine.grid.pipe_parallel_size if a.pp > 1 else 1
+    return {"dp": engine.dp_world_size, "pp": stages, "tp": 1, "cp": 1, "vp": 1, "gbs": engine.train_batch_size(),
+            "mbs": engine.train_micro_batch_size_per_gpu(), "zero": engine.zero_optimization_stage(), "precision": half,
+            **({"schedule": "1f1b", "layers": sum(spec.typename is Block for spec in engine.module._layer_specs
+                                                 if isinstance(spec, LayerSpec))} if stages > 1 else {})}
+
+
 def main():
     a = fsdp2.arguments(config="ds_config.json", pp=1)
     rank, device = fsdp2.begin(a, "deepspeed", init=False)
@@ -80,9 +89,7 @@ def main():
     engine, *_ = deepspeed.initialize(model=model, model_parameters=list(model.parameters()), config=a.config)
     steps = engine.gradient_accumulation_steps()
     if rank == 0:
-        print(f"{count:,} parameters on this rank; ZeRO {engine.zero_optimization_stage()}; stages {a.pp}, data parallel "
-              f"{engine.dp_world_size}, global batch {engine.train_batch_size()}, micro batch "
-              f"{engine.train_micro_batch_size_per_gpu()}, sequence {a.seq}, layers {a.layers}, hidden {a.hidden}", flush=True)
+        fsdp2.say(count, **fsdp2.sizes(model) | applied(engine, a), seq=a.seq)
     draw = torch.Generator().manual_seed(a.seed * world + rank // a.pp)
 
     def batches():
@@ -102,15 +109,14 @@ def main():
                 engine.backward(loss)
                 engine.step()
                 total += loss.detach().float() / steps
+            own = total.clone()
             torch.distributed.all_reduce(total)
             total = total / world
         seconds = time.perf_counter() - began
-        norm = engine.get_global_grad_norm()
-        clipped = "-" if norm is None else f"{float(norm):.4f}"  # of ZeRO 0 in fp32 it keeps none
-        peak = torch.cuda.max_memory_reserved() if on_gpu else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         if rank == 0:
-            print(f"step {step}/{a.steps} | loss {float(total):.5f} | grad norm {clipped} | {seconds:.5f} s | "
-                  f"{peak / 2**30:.3f} GiB", flush=True)
+            fsdp2.line(a, step, total, engine.get_global_grad_norm(), seconds, device)  # of ZeRO 0 in fp32 it keeps no norm
+        if a.pp == 1:
+            fsdp2.lost(rank, step, own)
     fsdp2.leave()
 
 

@@ -31,13 +31,14 @@ def arguments(**more):
     yes = {"type": lambda text: text.lower() in ("true", "1", "yes")}
     whole = {"layers": 8, "hidden": 128, "heads": 16, "kv-heads": 0, "ffn": 512, "vocab": 256, "seq": 64, "gbs": 16, "mbs": 4,
              "zero": 3, "zero-group": 0, "steps": 10, "seed": 1234}
-    words = {"positions": "learned", "norm": "layernorm", "mlp": "gelu", "recompute": "none", "precision": "fp32",
-             "device": "auto"}
+    words = {"positions": ("learned", "rope"), "norm": ("layernorm", "rmsnorm"), "mlp": ("gelu", "swiglu"),
+             "recompute": ("none", "full"), "precision": ("fp32", "bf16"), "device": ("auto", "cpu", "cuda")}
     parser = argparse.ArgumentParser()
-    for name, usual in whole.items():
-        parser.add_argument(f"--{name}", type=int, default=usual)
-    for name, usual in {**words, **more}.items():
-        parser.add_argument(f"--{name}", type=type(usual), default=usual)
+    for name, usual in {**whole, **words, **more}.items():
+        if isinstance(usual, tuple):
+            parser.add_argument(f"--{name}", choices=usual, default=usual[0])
+        else:
+            parser.add_argument(f"--{name}", type=type(usual), default=usual)
     parser.add_argument("--tied", default=True, **yes)
     parser.add_argument("--biased", default=True, **yes)
     parser.add_argument("--compile", default=False, **yes)
@@ -135,21 +136,36 @@ def parallel(model, a, device):
     for block in model.blocks:
         fully_shard(block, **how)
     fully_shard(model, **how)
+    if device.type == "cpu":
+        by_sums(model, world)
+    return model
+
+
+def by_sums(model, world):
+    """gloo has no average: sums, divided beside them."""
     for module in model.modules():
-        if isinstance(module, FSDPModule) and device.type == "cpu":
-            # gloo has no average: sums, divided beside them.
+        if isinstance(module, FSDPModule):
             module.set_gradient_divide_factor(float(world))
             module.set_force_sum_reduction_for_comms(True)
-    return model
 
 
 def applied(model):
     """What the model really is, for whoever compares it with what was asked."""
-    if isinstance(model, FSDPModule):
-        first = next(model.parameters())
-        kept = "reshard" if model._get_fsdp_state()._fsdp_param_group.post_forward_mesh_info is not None else "keep"
-        return f"FSDP2 over {first.device_mesh.size(-1)} ranks, {kept} after forward"
-    return "DDP" if isinstance(model, DistributedDataParallel) else "one process"
+    if not isinstance(model, FSDPModule):
+        return {"zero": 0, "zero_group": dist.get_world_size(), "precision": "fp32"}
+    group = model._get_fsdp_state()._fsdp_param_group
+    return {"zero": 3 if group.post_forward_mesh_info is not None else 2, "zero_group": group.mesh_info.shard_mesh_size,
+            "precision": "bf16" if group.mp_policy.param_dtype is torch.bfloat16 else "fp32"}
+
+
+def sizes(model):
+    """Of the model that was built, by the words of a trial; of its parts where it is a pipeline's stage."""
+    model = getattr(model, "module", model)
+    blocks = [module for module in model.modules() if isinstance(module, Block)]
+    one = blocks[0]
+    return {"layers": len(blocks), "hidden": one.up.in_features, "ffn": one.up.out_features, "heads": one.attention.heads,
+            "kv_heads": one.attention.kv, "recompute": "full" if one.recompute else "none",
+            "mlp": "gelu" if one.gate is None else "swiglu"}
 
 
 def begin(a, engine, init=True):
@@ -179,6 +195,26 @@ def version(engine):
         return ""
 
 
+def say(count, **applied):
+    """What was built, before the first step: the words are those of a trial."""
+    print(f"{count:,} parameters on this rank", flush=True)
+    print("seatrial-applied", json.dumps(applied), flush=True)
+
+
+def line(a, step, loss, norm, seconds, device):
+    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    peak = torch.cuda.max_memory_reserved() if device.type == "cuda" else own
+    norm = "-" if norm is None else f"{float(norm):.4f}"
+    print(f"step {step}/{a.steps} | loss {float(loss):.5f} | grad norm {norm} | {seconds:.5f} s | {peak / 2**30:.3f} GiB",
+          flush=True)
+
+
+def lost(rank, step, own):
+    """Says it where this rank's own loss is no number, before all are summed: so the first of them is known."""
+    if not torch.isfinite(own):
+        print("seatrial-nan", json.dumps({"rank": rank, "step": step}), flush=True)
+
+
 def leave():
     """Taking gloo's threads down can stand still, once in some hundred times, and nothing is left to do."""
     dist.barrier()
@@ -198,13 +234,13 @@ def main():
     model = parallel(model, a, device)
     if a.compile:
         model.compile()
+    half = a.precision == "bf16" and not isinstance(model, FSDPModule)
     if rank == 0:
-        print(f"{count:,} parameters; {applied(model)}; data parallel {world}, global batch {a.gbs}, micro batch {a.mbs}, "
-              f"sequence {a.seq}, layers {a.layers}, hidden {a.hidden}", flush=True)
+        what = sizes(model) | applied(model) | ({"precision": "bf16"} if half else {})
+        say(count, dp=world, tp=1, pp=1, cp=1, gbs=a.gbs, mbs=a.mbs, seq=a.seq, **what)
     optimizer = torch.optim.AdamW(model.parameters(), lr=a.lr, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
     draw = torch.Generator().manual_seed(a.seed * world + rank)
     microbatches = a.gbs // (a.mbs * world)
-    half = a.precision == "bf16" and not isinstance(model, FSDPModule)
     for step in range(1, a.steps + 1):
         began, total = time.perf_counter(), torch.zeros((), device=device)
         for number in range(microbatches):
@@ -219,12 +255,12 @@ def main():
         norm = norm.full_tensor() if hasattr(norm, "full_tensor") else norm
         optimizer.step()
         optimizer.zero_grad()
+        own = total.clone()
         dist.all_reduce(total)
-        peak = torch.cuda.max_memory_reserved() if name == "cuda" else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         seconds = time.perf_counter() - began  # the loss is read below, but its all-reduce has waited for all
         if rank == 0:
-            print(f"step {step}/{a.steps} | loss {float(total) / world:.5f} | grad norm {float(norm):.4f} | {seconds:.5f} s | "
-                  f"{peak / 2**30:.3f} GiB", flush=True)
+            line(a, step, total / world, norm, seconds, device)
+        lost(rank, step, own)
     leave()
 
 

@@ -106,6 +106,14 @@ def chains(paths: Iterable[Path]) -> list[list[Page]]:
     return [group for group in different if any(runs(block) for page in group for block in page.blocks)]
 
 
+def lacking(chain: Iterable[Page]) -> str:
+    """Why these pages cannot be run here: the engine that one of them is about is not installed. Empty where they can."""
+    from seatrial.engines import homes
+
+    missing = next((page for page in chain if page.needs and not homes.version(page.needs)), None)
+    return "" if missing is None else f"{missing.name}: {missing.needs} is not here; make engines ENGINES={missing.needs}"
+
+
 def runs(block: Block) -> bool:
     return block.language == "console" or "file" in block.asks
 

@@ -15,7 +15,7 @@ DOCS = ROOT / "docs"
 ASK = re.compile(r"^<!-- docs: (?P<word>[a-z]+)(?: (?P<rest>.*\S))? -->\s*$")
 FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>`{3,})(?P<language>[^`]*)$")
 OF_BLOCK = ("file", "measured", "exit", "instead")
-OF_PAGE = ("after", "insert")
+OF_PAGE = ("after", "insert", "needs")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +33,8 @@ class Page:
     text: str
     blocks: tuple[Block, ...]
     after: Path | None = None
+    needs: str = ""
+    """The engine without which its commands cannot be run."""
 
     @property
     def name(self) -> str:
@@ -53,6 +55,7 @@ def parse(text: str, path: Path) -> Page:
     blocks: list[Block] = []
     asks: dict[str, str] = {}
     after: Path | None = None
+    needs = ""
     opened: tuple[str, str, int] | None = None
     inside: list[str] = []
     for number, line in enumerate(text.splitlines(), start=1):
@@ -70,6 +73,8 @@ def parse(text: str, path: Path) -> Page:
             word, rest = ask["word"], ask["rest"] or ""
             if word == "after":
                 after = (path.parent / rest).resolve()
+            elif word == "needs":
+                needs = rest
             elif word in OF_BLOCK:
                 asks[word] = rest
             elif word not in OF_PAGE:
@@ -78,7 +83,7 @@ def parse(text: str, path: Path) -> Page:
             raise ValueError(f"{path}:{number}: docs: {', '.join(asks)}: a fenced block must follow")
     if opened is not None or asks:
         raise ValueError(f"{path}: a fence is not closed, or a comment has no block after it")
-    return Page(path=path, text=text, blocks=tuple(blocks), after=after)
+    return Page(path=path, text=text, blocks=tuple(blocks), after=after, needs=needs)
 
 
 def prose(text: str) -> list[tuple[int, str]]:

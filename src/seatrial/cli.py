@@ -12,15 +12,16 @@ import importlib
 import os
 import pkgutil
 import sys
+import warnings
 from collections.abc import Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperGroup
 
 from seatrial import __version__, commands
-from seatrial.errors import EXIT_BAD_INPUT, EXIT_GOOD, EXIT_INTERRUPTED, SeatrialError
+from seatrial.errors import EXIT_BAD_INPUT, EXIT_GOOD, EXIT_INTERRUPTED, Remark, SeatrialError
 from seatrial.terminal import Visible, say
 
 if TYPE_CHECKING:
@@ -157,9 +158,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     streams = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = Visible(sys.stdout), Visible(sys.stderr)
     try:
-        return _run(argv)
+        with warnings.catch_warnings():
+            _say_remarks()
+            return _run(argv)
     finally:
         sys.stdout, sys.stderr = streams
+
+
+def _say_remarks() -> None:
+    """What a library would warn of is a line of its own, once."""
+    said: set[str] = set()
+    others = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+        if not issubclass(category, Remark):
+            others(message, category, *where, **more)
+        elif str(message) not in said:
+            said.add(str(message))
+            say(str(message), to=sys.stderr)
+
+    warnings.simplefilter("always", Remark)
+    warnings.showwarning = show
 
 
 def _run(argv: Sequence[str] | None) -> int:

@@ -7,7 +7,7 @@
     SEARCHED                                    the knobs that `plan` and `tune` search, by their names in a topology
     BY_FIELD["schedule"].choices, .help         what options, rules and the planner's columns are made of
 
-Declared with the fields themselves: those of a trial in `spec.py`, those that only a record has in `record.py`. A new field
+Declared with the fields themselves: those of a trial in `spec/`, those that only a record has in `record.py`. A new field
 there is an option, a TOML key, a rule name, a CSV column, an importer's heading and a column of the page.
 """
 from __future__ import annotations

@@ -21,6 +21,10 @@ class BadInput(SeatrialError):
     exit_code = EXIT_BAD_INPUT
 
 
+class Remark(UserWarning):
+    """Something of a person's file that is not used, or taken for something else; commands print it on stderr."""
+
+
 class Infeasible(BadInput):
     """What was asked cannot run; the message gives the numbers and what would work."""
 

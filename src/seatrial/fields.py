@@ -5,7 +5,7 @@
     plain(model)                                        only what differs from the defaults, ready for JSON or TOML
     digest(plain(model))                                the hash that identities are made of
 
-Every word of `spec.py` goes through here, so a TOML file, a run.json and `--set a.b=c` all fail in the same words.
+Every word of `spec/` goes through here, so a TOML file, a run.json and `--set a.b=c` all fail in the same words.
 """
 from __future__ import annotations
 

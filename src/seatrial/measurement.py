@@ -33,6 +33,8 @@ RATES = ("sec_per_it", "tflops", "samples_per_s", "tokens_per_s")
 
 TIMED_SHORT = 8
 """Iterations of the smaller size that count; the larger one is measured until it is known."""
+RISEN = 1.2
+"""Times its first loss: what batches differ by is less, and what a run diverges by is more."""
 BACKWARD = {"none": 2.0, "selective": 2.2, "full": 3.0}
 """Seconds of backward for each of forward; where the pipeline is full the answer does not depend on it."""
 UNSURE = (0.75, 1.25)
@@ -101,6 +103,18 @@ def _balance(steps: list[Any]) -> dict[str, float]:
     found = {f"expert_{end}": statistics.fmean(one[end] / one["mean"] for one in known) for end in ("least", "most")}
     found |= {f"expert_{what}": statistics.fmean(one[what] for one in known) for what in ("dropped", "excess")}
     return {name: round(value, 4) for name, value in found.items()}
+
+
+def rise(iterations: Sequence[Mapping[str, Any]]) -> str:
+    """In words, where a run from its first step on came to a loss above the one that it began with; else nothing."""
+    known = [(i["loss"], i["step"]) for i in iterations if number(i.get("loss")) and number(i.get("step"))]
+    if not known or known[0][1] != 1:
+        return ""
+    (first, _), (most, at) = known[0], max(known)
+    if most <= RISEN * first:
+        return ""
+    return (f"the loss rose from {first:.4g} to {most:.4g} at iteration {at}: a longer warm-up (recipe.warmup_steps) or a lower "
+            "recipe.lr would do")
 
 
 KEPT = ("step", "sec", "loss", "grad_norm", "gbs", "skipped", "loss_scale", "warmup", "outlier")

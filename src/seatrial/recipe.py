@@ -33,8 +33,9 @@ class Recipe:
     """Peak learning rate."""
     min_lr: float = 3e-5
     """Where the cosine ends."""
-    warmup_steps: int = 0
-    """Steps over which the rate rises to `lr`."""
+    warmup_steps: int | None = None
+    """Steps over which the rate rises to `lr`. Unless given, `train` takes a tenth of the steps, between 10 and 2000 and half
+    of them at most; `run` and `sweep`, which measure, none."""
     decay_steps: int | None = None
     """Cosine from lr to min_lr over this many steps; by default over `steps`."""
     weight_decay: float = 0.1
@@ -118,8 +119,14 @@ class Recipe:
             raise BadInput(f"recipe: min_lr {self.min_lr} must lie between 0 and lr {self.lr}")
         for name in ("warmup_steps", "eval_every", "save_every", "weight_decay", "clip", "warmup_iterations", "known_to",
                      "nan_steps"):
-            if getattr(self, name) < 0:
+            if (getattr(self, name) or 0) < 0:
                 raise BadInput(f"recipe.{name}: {getattr(self, name)} is negative")
+
+    @property
+    def usual_warmup(self) -> int:
+        """Weights as they are drawn do not bear the whole rate: the loss of a wide model doubles within a few steps."""
+        decays = self.decay_steps or self.steps
+        return min(max(decays // 10, 10), 2000, decays // 2)
 
     def check(self, execution: Execution) -> None:
         """What takes both to see: moments in bf16 must not round a step away."""

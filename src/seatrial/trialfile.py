@@ -11,12 +11,14 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from seatrial import fields, plaindata, presets
 from seatrial.engines import engine_name
-from seatrial.errors import BadInput
+from seatrial.errors import BadInput, Remark
 from seatrial.recipe import Recipe, moved, moved_path
 from seatrial.spec import Batch, Cluster, Command, Environment, Execution, Model, Topology, Trial
 from seatrial.stages import AUTO
@@ -26,7 +28,20 @@ _WORDS = {*TABLES, *presets.KINDS, "engine", "repeat"}
 
 
 def load(path: str | os.PathLike[str], settings: Iterable[str] = ()) -> tuple[Trial, Recipe]:
-    return build(presets.read_toml(path), settings, where=str(path))
+    return build(tables_of(path), settings, where=str(path))
+
+
+def tables_of(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The tables of a TOML file, or those that another engine's configuration comes to (`native`); what of that is not
+    understood is a Remark."""
+    from seatrial import native
+
+    found = native.read(Path(path))
+    if found is None:
+        return presets.read_toml(path)
+    for line in found.said():
+        warnings.warn(f"{path}: {line}", Remark, stacklevel=2)
+    return found.tables
 
 
 def build(data: Mapping[str, Any], settings: Iterable[str] = (), *, where: str = "trial") -> tuple[Trial, Recipe]:

@@ -132,7 +132,7 @@ def test_stages_are_even_or_have_places_for_the_embeddings_for_megatron_and_need
     (["--set", "topology.stages=3"], "no such knob"),
     (["--set", "model.layrs=3"], "did you mean 'layers'?"),
     (["--set", "nonsense"], "expected a.b=value"),
-    (["--emit", "mpi"], "megatron, megatron-lm, torchtitan, deepspeed, fsdp2 are the formats"),
+    (["--emit", "mpi"], "megatron-deepspeed, nemo, torchtitan, deepspeed, fsdp2, accelerate are the formats"),
     (["--size", "big"], "--size 'big'"),
     (["--size", "1B", "--size-tolerance", "300%"], "--size-tolerance"),
     (["--sequence-parallel", "yes"], "use on, off, both or auto"),

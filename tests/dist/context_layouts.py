@@ -1,6 +1,6 @@
 """Layouts that divide the sequence, beside everything else that a layout divides; for test_equivalence.py.
 
-    LAYOUTS = {"cp llama cp2 ring": (model, layout), …}           SELDOM: those of them that only `--run-slow` trains
+    LAYOUTS = {"cp llama cp2 ring": (model, layout), …}
     PACKED = [(model, documents, layout), …]                      documents in each sequence
 """
 from __future__ import annotations
@@ -34,7 +34,7 @@ PACKED: list[tuple[Model, str, Layout]] = [
 ]  # fmt: skip
 """With uniform:1:9 one process that trains GPT2 differs from itself at another micro-batch by 2e-4 in the fifth step's norm: a
 vector there is next to nothing before it is normalised."""
-OFTEN: list[tuple[Model, Layout]] = [
+DIVIDED: list[tuple[Model, Layout]] = [
     (GPT2, dict(cp=2, cp_kind="ring")),
     (LLAMA, dict(cp=2, cp_kind="gather", recompute="selective")),
     (BLOOM, dict(cp=2, cp_kind="ulysses", recompute="full")),
@@ -49,8 +49,6 @@ OFTEN: list[tuple[Model, Layout]] = [
     (BLOOM, dict(cp=8, cp_kind=BOTH)),
     (GPT2, dict(dp=2, cp=2, cp_kind="ring", tp=2, zero=1, sequence_parallel=True, recompute="full")),
     (QWEN3, dict(cp=2, cp_kind="ring", tp=4, sequence_parallel=True)),
-]  # fmt: skip
-SLOW: list[tuple[Model, Layout]] = [
     *((model, dict(cp=2, cp_kind=kind)) for model in (BLOOM, LLAMA) for kind in ("ring", "ulysses")),
     (GPT2, dict(cp=2, cp_kind="gather")),
     (GPT2, dict(cp=2, cp_kind="ulysses")),
@@ -97,5 +95,4 @@ def _named(found: list[tuple[Model, Layout]]) -> dict[str, tuple[Model, Layout]]
     return named
 
 
-SELDOM = set(_named(SLOW))
-LAYOUTS = _named(OFTEN) | _named(SLOW)
+LAYOUTS = _named(DIVIDED)

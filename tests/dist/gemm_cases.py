@@ -18,7 +18,7 @@ from seatrial.recipe import Recipe
 from seatrial.spec import Batch, Execution, Model, Topology, Trial
 
 CPU = torch.device("cpu")
-CONFIG = KernelConfig(fused=True, residual_in_gemm=True, narrow_gradients=True, one_pass_update=True, fp32_gradient_gemm=True,
+CONFIG = KernelConfig(fused=True, narrow_gradients=True, one_pass_update=True, fp32_gradient_gemm=True,
                       logits_bytes=2**15)
 
 
@@ -28,18 +28,18 @@ class Recording(PlainGemm):
     def __init__(self) -> None:
         self.seen: set[GemmShape | None] = set()
 
-    def __call__(self, left: Tensor, right: Tensor, bias: Tensor | None = None) -> Tensor:
-        self.seen.add(GemmShape.of(left, right, left.dtype, bias=bias is not None))
-        return super().__call__(left, right, bias)
+    def __call__(self, left: Tensor, right: Tensor, bias: Tensor | None = None, onto: Tensor | None = None) -> Tensor:
+        self.seen.add(GemmShape.of(left, right, left.dtype, bias=bias is not None, onto=onto is not None))
+        return super().__call__(left, right, bias, onto)
 
     def into(self, out: Tensor, left: Tensor, right: Tensor, *, alpha: float = 1.0, add: bool = False) -> Tensor:
         self.seen.add(GemmShape.of(left, right, out.dtype, add=add))
         return super().into(out, left, right, alpha=alpha, add=add)
 
-    def scaled(self, left: Tensor, right_t: Tensor, *given: Tensor, bias: Tensor | None = None, fast: bool = True,
-               **more: Any) -> Tensor:
-        self.seen.add(GemmShape.of(left, right_t.t(), torch.bfloat16, bias=bias is not None, fast=fast))
-        return fp8.scaled_gemm(left, right_t, *given, bias=bias, fast=fast, **more)
+    def scaled(self, left: Tensor, right_t: Tensor, *given: Tensor, bias: Tensor | None = None, onto: Tensor | None = None,
+               fast: bool = True, **more: Any) -> Tensor:
+        self.seen.add(GemmShape.of(left, right_t.t(), torch.bfloat16, bias=bias is not None, onto=onto is not None, fast=fast))
+        return fp8.scaled_gemm(left, right_t, *given, bias=bias, onto=onto, fast=fast, **more)
 
 
 def gemms_of_a_step(model: Model, topology: Topology) -> tuple[set[str], set[str]]:

@@ -18,7 +18,7 @@ from seatrial.spec import Batch, Model, Topology, Trial
 RECIPE = Recipe(steps=2, lr=1e-2)
 TRIAL = Trial(model=Model(layers=2, hidden=32, heads=4, vocab=101, seq=16), batch=Batch(gbs=2),
               topology=Topology(tp=2))
-FUSED = KernelConfig(fused=True, residual_in_gemm=True)
+FUSED = KernelConfig(fused=True)
 
 
 def as_chosen(by_rank: list[KernelConfig]) -> tuple[dict[str, Any], bool, list[tuple[float, float]]]:

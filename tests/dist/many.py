@@ -27,6 +27,10 @@ from seatrial.spec import Trial
 
 T = TypeVar("T")
 
+_START = mp.get_context("forkserver")
+_START.set_forkserver_preload(["seatrial.engine.loop"])
+"""Ranks are forked from a process that has imported torch and done nothing with it: an import a rank is saved."""
+
 
 def _entry(rank: int, world: int, port: int, work: Callable[..., Any], args: tuple[Any, ...], answers: Any) -> None:
     os.environ.update(GLOO_SOCKET_IFNAME="lo", OMP_NUM_THREADS="1")
@@ -44,10 +48,9 @@ def _entry(rank: int, world: int, port: int, work: Callable[..., Any], args: tup
 
 def in_world(world: int, work: Callable[..., T], *args: Any, timeout_s: float = 560.0) -> list[T]:
     """work(*args) on every rank of a new world; the results by rank. The first failure is raised with its traceback."""
-    context = mp.get_context("spawn")
-    answers = context.Queue()
+    answers = _START.Queue()
     port = HeldPort()
-    processes = [context.Process(target=_entry, args=(r, world, port.number, work, args, answers), daemon=True)
+    processes = [_START.Process(target=_entry, args=(r, world, port.number, work, args, answers), daemon=True)
                  for r in range(world)]
     for p in processes:
         p.start()

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -19,49 +20,39 @@ from seatrial.recipe import Recipe
 from seatrial.rehearse.load import pairs_of
 from seatrial.spec import Trial
 
-Seen = tuple[int, int, dict[str, int]]
-"""Pipeline rank, bytes at the fullest moment, and each part's own peak."""
+
+class Seen(NamedTuple):
+    """What one rank of a trial held."""
+
+    pp: int
+    peak: int
+    """Bytes at the fullest moment."""
+    parts: dict[str, int]
+    """Each part's own peak."""
+    load: tuple[float, float] | None
+    """What its experts were sent over an even share: the mean of all passes, and the most of those that a backward pass begins
+    with."""
 
 
 def fullest(trials: dict[str, Trial], recipe: Recipe) -> dict[str, Seen]:
     """Of each trial's second step in this process, when gradients that stay are there; a message that is still leaving is
-    counted or not, as the threads have it, so the least of three engines; alone, nothing leaves."""
+    counted or not, as the threads have it, so the least of several engines; alone, nothing leaves."""
     pool: Pool = {}
     found: dict[str, Seen] = {}
     for label, trial in trials.items():
         mesh = Mesh(trial.topology, device=torch.device("cpu"), pool=pool)
-        for _ in range(3 if trial.topology.world > 1 else 1):
+        for _ in range(1 if trial.topology.world == 1 else 2 if trial.model.mixture else 3):
             engine = Engine(trial, recipe, mesh)
             batches = Batches(recipe, trial.model, recipe.seed)
             engine.step(1, first_sample=0, batches=batches)
             with tracker(engine) as live:
                 engine.step(2, first_sample=0, batches=batches)
-            parts = live.by_part()
-            _, peak, least = found.get(label, (0, live.peak_bytes, parts))
-            found[label] = mesh.place.pp, min(peak, live.peak_bytes), {name: min(parts[name], least[name]) for name in parts}
-        mesh.close()
-    return found
-
-
-def received(trials: dict[str, Trial], recipe: Recipe) -> dict[str, tuple[Seen, tuple[float, float]]]:
-    """The same of mixtures, with what this rank's experts were sent over an even share: the mean of all passes, and the most of
-    those that a backward pass begins with."""
-    pool: Pool = {}
-    found: dict[str, tuple[Seen, tuple[float, float]]] = {}
-    for label, trial in trials.items():
-        mesh = Mesh(trial.topology, device=torch.device("cpu"), pool=pool)
-        for _ in range(2 if trial.topology.world > 1 else 1):
-            engine = Engine(trial, recipe, mesh)
-            batches = Batches(recipe, trial.model, recipe.seed)
-            engine.step(1, first_sample=0, batches=batches)
-            with tracker(engine) as live:
-                engine.step(2, first_sample=0, batches=batches)
-            assert engine.shared.experts is not None
-            rows, layers = engine.shared.experts.received, len(engine.shared.experts.layers)
-            even, parts = pairs_of(trial) * trial.topology.expert_tp, live.by_part()
-            (_, peak, least), _ = found.get(label, ((0, live.peak_bytes, parts), None))
-            seen = mesh.place.pp, min(peak, live.peak_bytes), {name: min(parts[name], least[name]) for name in parts}
-            found[label] = seen, (statistics.mean(rows) / even, max(rows[::layers]) / even)
+            parts, load = live.by_part(), None
+            if experts := engine.shared.experts:
+                even, rows = pairs_of(trial) * trial.topology.expert_tp, experts.received
+                load = statistics.mean(rows) / even, max(rows[:: len(experts.layers)]) / even
+            _, peak, least, _ = found.get(label, (0, live.peak_bytes, parts, None))
+            found[label] = Seen(mesh.place.pp, min(peak, live.peak_bytes), {p: min(parts[p], least[p]) for p in parts}, load)
         mesh.close()
     return found
 

@@ -6,21 +6,19 @@ The plain FSDP2 script of the examples needs torch alone and always runs. The ot
 from __future__ import annotations
 
 import json
-import random
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from benchmarks.engines.each import each
+from benchmarks.engines.rules import rules
 
 from seatrial import shipped, trialfile
 from seatrial.engines import ENGINES, homes
-from seatrial.errors import Infeasible
 from seatrial.launch import files
 from seatrial.launch.local import Local
 from seatrial.launch.trial import Limits, run_now, run_trial
 from seatrial.record import Record
-from seatrial.spec import stages_of
 
 SMALL = {"model": {"base": "tiny", "layers": 2}, "batch": {"gbs": 4}, "recipe": {"steps": 3}}
 LLAMA = {**SMALL, "model": {"base": "tiny-llama", "layers": 2}}
@@ -88,12 +86,34 @@ INSTALLED = [pytest.param(engine, data, layout, marks=needs(engine), id=" ".join
              for engine, data, layout in (
     ("torchtitan", LLAMA, ("topology.dp=2", "topology.zero=3")), ("torchtitan", LLAMA, ("topology.pp=2",)),
     ("deepspeed", SMALL, ("topology.dp=2", "topology.zero=2")), ("deepspeed", LLAMA, ("topology.pp=2", "topology.zero=1")),
-    ("megatron-core", SMALL, ("topology.tp=2",)), ("megatron-core", LLAMA, ("topology.pp=2", "topology.recompute=full")))]
+    ("megatron-core", SMALL, ("topology.tp=2",)), ("megatron-core", LLAMA, ("topology.pp=2", "topology.recompute=full")),
+    ("accelerate", SMALL, ("topology.dp=2", "topology.zero=3")), ("accelerate", LLAMA, ("topology.dp=2",)))]
 
 
 @pytest.mark.parametrize("engine, data, layout", INSTALLED)
 def test_engines_give_what_our_own_gives(tmp_path: Path, engine: str, data: dict, layout: tuple[str, ...]) -> None:
     check(run(tmp_path, engine, data, *layout), tmp_path / "run")
+
+
+DROPPED = """
+import sys
+sys.path.insert(0, {folder!r})
+import accelerate_train
+accelerate_train.put_back = lambda plugin: None
+accelerate_train.main()
+"""
+
+
+@needs("accelerate")
+def test_sharding_that_accelerate_drops_without_a_word_is_noticed(tmp_path: Path) -> None:
+    toml = shipped.example("engines/accelerate.toml")
+    (tmp_path / "dropped.py").write_text(DROPPED.format(folder=str(toml.parent)))
+    text = toml.read_text().replace("{here}/accelerate_train.py", str(tmp_path / "dropped.py"))
+    (tmp_path / "accelerate.toml").write_text(text)
+    data = {**SMALL, "engine": str(tmp_path / "accelerate.toml"), "execution": {"device": "cpu"}}
+    trial, recipe = trialfile.build(data, ["topology.dp=2", "topology.zero=3"])
+    outcome = run_trial(trial, recipe, Local(), tmp_path / "run", limits=Limits(time_limit_s=240)).outcome
+    assert outcome.status == "invalid" and "applied ZS 0 where 3 was asked" in outcome.message, outcome
 
 
 def faulty(tmp_path: Path, kind: str, *settings: str) -> Record:
@@ -137,42 +157,11 @@ def test_a_program_is_ended_when_enough_is_measured(tmp_path: Path) -> None:
     assert record.outcome.status == "ok" and record.sec_per_it, record.outcome
 
 
-PARSES = """
-import json, sys
-from torchtitan.config import ConfigManager
-from torchtitan.distributed import ParallelDims
-from torchtitan.distributed.pipeline_parallel import generate_llm_fqn_per_model_part
-for folder, world, layers, stages in json.load(sys.stdin):
-    p = ConfigManager().parse_args(["--job.config_file", folder + "/torchtitan.toml"]).parallelism
-    ParallelDims(dp_replicate=p.data_parallel_replicate_degree, dp_shard=p.data_parallel_shard_degree,
-                 cp=p.context_parallel_degree, tp=p.tensor_parallel_degree, pp=p.pipeline_parallel_degree, ep=1, etp=1,
-                 world_size=world)
-    split = p.module_fqns_per_model_part or generate_llm_fqn_per_model_part(len(stages), layers)
-    assert [sum(name.startswith("layers.") for name in part) for part in split] == stages, (folder, split)
-"""
-
-
 @pytest.mark.slow
-@needs("torchtitan")
-def test_torchtitans_own_parser_takes_what_is_written(tmp_path: Path) -> None:
-    draw, written, engine = random.Random(7), [], ENGINES.get("torchtitan")()
-    for number in range(200):
-        layout = {name: draw.choice((1, 1, 2, 3, 4)) for name in ("dp", "tp", "pp", "cp", "mbs")}
-        layout |= {"zero": draw.choice((0, 2, 3)), "cp_kind": draw.choice(("ring", "gather")), "sequence_parallel": True}
-        if layout["pp"] > 1 and draw.random() < 0.4:
-            layout |= {"vp": draw.choice((2, 3)), "schedule": "interleaved"}
-        model = {"base": "tiny-llama", "layers": draw.choice((7, 8, 12)), "seq": draw.choice((48, 64))}
-        data = {"model": model, "batch": {"gbs": draw.choice((24, 48))}, "topology": layout, "engine": "torchtitan"}
-        trial, recipe = trialfile.build(data)
-        try:
-            engine.can_run(trial)
-        except Infeasible:
-            continue
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        for name, text in engine.files(trial, recipe).items():
-            (folder / name).write_text(text)
-        written.append((str(folder), trial.world, trial.model.layers, list(stages_of(trial.model, trial.topology))))
-    python = homes.found("torchtitan", "torchtitan")
-    done = subprocess.run([python, "-c", PARSES], input=json.dumps(written), text=True, capture_output=True, timeout=300)
-    assert len(written) > 30 and done.returncode == 0, done.stderr[-2000:]
+@pytest.mark.parametrize("engine", [pytest.param(name, marks=needs(name)) for name in
+                                    ("torchtitan", "fsdp2", "deepspeed", "megatron-core", "accelerate")])
+def test_our_rules_for_an_engine_are_its_own(engine: str) -> None:
+    """`python -m benchmarks.engines ENGINE --part rules` is the same for 200."""
+    rows = list(rules(each(engine), count=20, seed=5))
+    assert [row for row in rows if not row["good"]] == []
+    assert {"both take", "both refuse"} <= {row["status"] for row in rows}

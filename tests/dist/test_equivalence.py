@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 import torch
 
-from dist.context_layouts import BLOOM, GPT2, LAYOUTS, LLAMA, LLAMA_TIED, ONE_KV, PACKED, QWEN3, SELDOM
+from dist.context_layouts import BLOOM, GPT2, LAYOUTS, LLAMA, LLAMA_TIED, ONE_KV, PACKED, QWEN3
+from dist.cover import covering
 from dist.many import Series, run_all
 from seatrial.recipe import Recipe
 from seatrial.spec import Batch, Execution, Model, Topology, Trial
 
 pytestmark = pytest.mark.timeout(1200)
-"""The topologies of one size run in the first test of that size: two minutes in all on a quiet machine, more on a busy one."""
+"""The topologies of one size run in the first test of that size: minutes on a busy machine."""
 
 RECIPE = Recipe(steps=5, lr=1e-2, min_lr=1e-3, warmup_steps=2)
 EXECUTION = Execution(bucket_mib=0.05, logits_chunk=24)
@@ -129,9 +130,8 @@ def _topologies() -> dict[str, Trial]:
 
 
 TOPOLOGIES = _topologies()
-_EIGHT = [label for label, t in TOPOLOGIES.items() if t.topology.world == 8]
-RARELY = SELDOM | {label for number, label in enumerate(_EIGHT) if number % 3}
-"""Those that only `--run-slow` trains: eight ranks take as long as all others."""
+OFTEN = covering(TOPOLOGIES)
+"""The others are trained with `--run-slow` alone."""
 
 
 def _alone(trial: Trial) -> Trial:
@@ -149,7 +149,7 @@ def alone() -> dict[str, Series]:
 @cache
 def in_one_world(world: int, slow: bool) -> dict[str, Series] | Exception:
     """The series of all topologies of that size. One that crashes takes those of its size with it, and no others."""
-    wanted = {label: t for label, t in TOPOLOGIES.items() if slow or label not in RARELY}
+    wanted = {label: t for label, t in TOPOLOGIES.items() if slow or label in OFTEN}
     try:
         return run_all({label: t for label, t in wanted.items() if t.topology.world == world}, RECIPE)
     except Exception as error:
@@ -157,10 +157,10 @@ def in_one_world(world: int, slow: bool) -> dict[str, Series] | Exception:
 
 
 def test_there_are_enough_topologies() -> None:
-    assert len(TOPOLOGIES) >= 100 and len(LAYOUTS) >= 40
+    assert len(TOPOLOGIES) >= 100 and len(LAYOUTS) >= 40 and len(OFTEN) >= 60
 
 
-@pytest.mark.parametrize("label", [pytest.param(label, marks=[pytest.mark.slow] * (label in RARELY)) for label in TOPOLOGIES])
+@pytest.mark.parametrize("label", [pytest.param(name, marks=[pytest.mark.slow] * (name not in OFTEN)) for name in TOPOLOGIES])
 def test_topology_trains_as_one_process_does(label: str, alone: dict[str, Series], request: pytest.FixtureRequest) -> None:
     trial = TOPOLOGIES[label]
     found = in_one_world(trial.topology.world, bool(request.config.getoption("--run-slow")))

@@ -68,8 +68,8 @@ def measured(request: pytest.FixtureRequest) -> dict[str, dict[int, Parts]]:
     for world in sorted({t.topology.world for t in wanted.values()}):
         group = {name: t for name, t in wanted.items() if t.topology.world == world}
         for answer in [fullest(group, RECIPE)] if world == 1 else in_world(world, fullest, group, RECIPE):
-            for name, (rank, _, parts) in answer.items():
-                found.setdefault(name, {}).setdefault(rank, parts)
+            for name, seen in answer.items():
+                found.setdefault(name, {}).setdefault(seen.pp, seen.parts)
     return found
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from dist.many import in_world
-from dist.rehearsing import Seen, received
+from dist.rehearsing import Seen, fullest
 from seatrial import presets
 from seatrial.arith import footprint
 from seatrial.recipe import Recipe
@@ -44,12 +44,12 @@ TRIALS = {
 
 
 @pytest.fixture(scope="module")
-def measured() -> dict[str, list[tuple[Seen, tuple[float, float]]]]:
+def measured() -> dict[str, list[Seen]]:
     """Of every rank."""
-    found: dict[str, list[tuple[Seen, tuple[float, float]]]] = {}
+    found: dict[str, list[Seen]] = {}
     for world in sorted({t.topology.world for t in TRIALS.values()}):
         group = {name: t for name, t in TRIALS.items() if t.topology.world == world}
-        for answer in [received(group, RECIPE)] if world == 1 else in_world(world, received, group, RECIPE):
+        for answer in [fullest(group, RECIPE)] if world == 1 else in_world(world, fullest, group, RECIPE):
             for name, seen in answer.items():
                 found.setdefault(name, []).append(seen)
     return found
@@ -57,7 +57,7 @@ def measured() -> dict[str, list[tuple[Seen, tuple[float, float]]]]:
 
 @pytest.mark.parametrize("name", TRIALS)
 def test_every_part_is_within_five_percent(name: str, measured: Any) -> None:
-    for (rank, peak, parts), load in measured[name]:
+    for rank, peak, parts, load in measured[name]:
         counted = footprint(TRIALS[name], rank=rank, load=load)
         # Messages that are still leaving are counted or not, as threads have it.
         assert {part: getattr(counted, part) for part in parts} == pytest.approx(parts, rel=TOLERANCE), (rank, load)
@@ -66,14 +66,14 @@ def test_every_part_is_within_five_percent(name: str, measured: Any) -> None:
 
 def test_routing_was_real(measured: Any) -> None:
     """Ranks got more than others, and together an even share each."""
-    loads = [mean for _, (mean, _) in measured["ep4"]]
+    loads = [seen.load[0] for seen in measured["ep4"]]
     assert sum(loads) == pytest.approx(len(loads)) and max(loads) > min(loads)
 
 
 @pytest.mark.parametrize("name", ["ep2", "ep4", "etp1 under tp2", "gathered tokens"])
 def test_a_rehearsal_at_the_load_received_holds_as_much(name: str, measured: Any) -> None:
     trial = TRIALS[name]
-    (_, peak, _), (mean, _) = measured[name][0]
+    seen = measured[name][0]
     with fake_world(rank=0, world=trial.topology.world):
-        rehearsed = measure_memory(trial, RECIPE, torch.device("cpu"), fake=True, as_gpu=False, load=Load(mean))
-    assert rehearsed.peak_bytes == pytest.approx(peak, rel=0.01)
+        rehearsed = measure_memory(trial, RECIPE, torch.device("cpu"), fake=True, as_gpu=False, load=Load(seen.load[0]))
+    assert rehearsed.peak_bytes == pytest.approx(seen.peak, rel=0.01)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from dist.cover import covering
 from dist.many import Series, run_all
 from seatrial.recipe import Recipe
 from seatrial.spec import Batch, Execution, Latent, Model, Router, Topology, Trial
@@ -71,6 +72,8 @@ def _trial(model: Model, **layout: Any) -> Trial:
 
 
 TRIALS = {_label(model, layout): _trial(model, **{"mbs": 2, **layout}) for model, layout in LAYOUTS}
+OFTEN = covering(TRIALS)
+"""The others are trained with `--run-slow` alone."""
 
 
 @cache
@@ -80,13 +83,14 @@ def alone(model: Model) -> Series:
 
 
 @cache
-def found(world: int) -> dict[str, Series]:
-    return run_all({label: t for label, t in TRIALS.items() if t.topology.world == world}, RECIPE)
+def found(world: int, slow: bool) -> dict[str, Series]:
+    return run_all({label: t for label, t in TRIALS.items() if (slow or label in OFTEN) and t.topology.world == world}, RECIPE)
 
 
-@pytest.mark.parametrize("label", TRIALS)
-def test_a_layout_trains_as_one_process_does(label: str) -> None:
-    (losses, norms), expected = found(TRIALS[label].topology.world)[label], alone(TRIALS[label].model)
+@pytest.mark.parametrize("label", [pytest.param(label, marks=[pytest.mark.slow] * (label not in OFTEN)) for label in TRIALS])
+def test_a_layout_trains_as_one_process_does(label: str, request: pytest.FixtureRequest) -> None:
+    every = found(TRIALS[label].topology.world, bool(request.config.getoption("--run-slow")))
+    (losses, norms), expected = every[label], alone(TRIALS[label].model)
     assert expected[0][-1] < expected[0][0] - 0.1
     assert losses == pytest.approx(expected[0], rel=1e-5)
     assert norms == pytest.approx(expected[1], rel=1e-5)

@@ -41,7 +41,7 @@ def real() -> dict[str, dict[int, Seen]]:
         group = {name: t for name, t in TRIALS.items() if t.topology.world == world}
         for answer in in_world(world, fullest, group, RECIPE):
             for name, seen in answer.items():
-                found.setdefault(name, {}).setdefault(seen[0], seen)
+                found.setdefault(name, {}).setdefault(seen.pp, seen)
     return found
 
 
@@ -52,7 +52,7 @@ def test_every_rank_holds_what_it_holds_in_a_real_run(name, memory_only, real):
     assert {r for one in found.ranks for r in one.alike} == set(range(TRIALS[name].topology.pp))
     for one in found.ranks:
         assert one.memory.fake == memory_only
-        _, peak, parts = real[name][one.pp_rank]
-        assert one.memory.peak_bytes == pytest.approx(peak, rel=tolerance), f"pipeline rank {one.pp_rank}"
+        seen = real[name][one.pp_rank]
+        assert one.memory.peak_bytes == pytest.approx(seen.peak, rel=tolerance), f"pipeline rank {one.pp_rank}"
         for part in ("weights", "optimizer", "activations"):
-            assert one.memory.parts[part] == pytest.approx(parts[part], rel=tolerance), f"{part} of pipeline rank {one.pp_rank}"
+            assert one.memory.parts[part] == pytest.approx(seen.parts[part], rel=tolerance), f"{part} of rank {one.pp_rank}"

@@ -1,5 +1,6 @@
 """The arithmetic against every row of the five logs, and against laws."""
 import csv
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from seatrial import arith, presets
 from seatrial.arith import layer
+from seatrial.arith.flops import attention_core_forward
 from seatrial.errors import BadInput
 from seatrial.plan.configs import Configs
 from seatrial.spec import FAMILIES, Batch, Model, Topology, Trial
@@ -159,3 +161,15 @@ def test_rules_of_thumb_count_per_parameter_and_token(recompute, factor):
     by_palm = arith.flops("palm", model, samples=3, recompute=recompute)
     assert by_palm == pytest.approx(3 * factor * (total + attention) * model.seq)
     assert arith.per_parameter(total, seq=model.seq, recompute=recompute) * 3 == pytest.approx(by_parameters)
+
+
+@pytest.mark.parametrize(("window", "every"), [(100, None), (100, 2), (500, 3), (1999, None), (2000, None)])
+def test_windows_take_from_attention_what_they_hide_of_the_mask(window: int, every: int | None) -> None:
+    full = replace(presets.model("llama3-8b"), layers=6, seq=2000)
+    model = replace(full, sliding_window=window, full_every=every)
+    seen = sum(min(token + 1, model.window(layer) or 2000) for layer in range(6) for token in range(2000))
+    hidden = 1 - seen / (6 * sum(range(2001)))
+    attention = 3 * 6 * attention_core_forward(full)
+    less = arith.flops("model", full, samples=1) - arith.flops("model", model, samples=1)
+    assert less == pytest.approx(hidden * attention, abs=1e-3 * attention)
+    assert arith.flops("sc21", model, samples=1) == arith.flops("sc21", full, samples=1)  # the equation knows no windows

@@ -27,7 +27,7 @@ class SideBySide(Function):
 
 
 def test_each_gradient_is_a_matrix_by_itself() -> None:
-    leaves = tuple(torch.zeros(2, 3, 5, 4, requires_grad=True) for _ in range(3))
+    leaves = tuple(torch.zeros(2, 5, 3, 4, requires_grad=True) for _ in range(3))
     core = Core(torch.zeros(10, 12), leaves, SideBySide.apply(*leaves))  # type: ignore[arg-type]
     given = torch.arange(120.0).view(10, 12)
     for part, found in enumerate(core.back(given)):

@@ -7,6 +7,7 @@ import pickle
 import random
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 import torch
@@ -160,6 +161,8 @@ def test_another_model_and_an_unasked_resume_are_refused(tmp_path):
         checkpoint.check(tmp_path, Model(layers=4, hidden=8, heads=2, vocab=300, seq=16), resume=True)
     said = Model(layers=2, hidden=8, heads=2, vocab=300, seq=16, tied=True, ffn=32, kv_heads=2, name="x", pad_vocab_to=512)
     assert checkpoint.check(tmp_path, said, resume=True).step == 1  # what the other left to its defaults
+    with pytest.raises(BadInput, match="sliding_window None, this one has 4"):
+        checkpoint.check(tmp_path, replace(MODEL, sliding_window=4), resume=True)
     with pytest.raises(BadInput, match="--resume"):
         checkpoint.check(tmp_path, MODEL, resume=False)
     assert checkpoint.check(tmp_path / "empty", MODEL, resume=True) is None

@@ -3,11 +3,17 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
+import py_compile
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
 
+from seatrial.engine.core import autograd
 from seatrial.engine.core.comm import Comm, TensorParallel
 from seatrial.engine.core.loss import token_loss
 from seatrial.engine.core.mesh import Group, Mesh
@@ -215,3 +221,34 @@ def test_evaluation_gives_the_training_loss_and_changes_nothing() -> None:
     engine, batches = build()
     held = engine.evaluate(batches, first_sample=0, samples=4)
     assert engine.step(1, first_sample=0, batches=batches).loss == pytest.approx(held, rel=1e-6)
+
+
+def test_starting_the_engine_does_not_import_the_compiler_or_torchs_checkpoints() -> None:
+    """Each takes about as long as torch itself, in every process of a run that may need neither."""
+    code = "import sys, seatrial.engine.loop; print({'torch._dynamo', 'torch.distributed.checkpoint'} & set(sys.modules))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert found.stdout == "set()\n", found.stdout + found.stderr
+
+
+def test_gradients_that_are_given_go_back_as_torch_takes_them() -> None:
+    x = torch.randn(3, 4, requires_grad=True)
+    given = torch.randn(3, 4)
+    (expected,) = torch.autograd.grad(x.sin(), x, given)
+    assert torch.equal(autograd.gradients([x.sin()], [x], [given])[0], expected)
+    autograd.backward([x.sin()], [given])
+    assert x.grad is not None and torch.equal(x.grad, expected)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_bytecode_goes_to_the_cache_where_it_cannot_stay_beside_the_sources(tmp_path: Path, kept: bool) -> None:
+    package = tmp_path / "big"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    if kept:
+        py_compile.compile(str(package / "__init__.py"))
+    code = "import sys; from seatrial.engine import bytecode; bytecode.keep('big'); import big; print(sys.pycache_prefix)"
+    env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "XDG_CACHE_HOME": str(tmp_path / "cache"),
+           "PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}  # fmt: skip
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
+    assert found.stdout == f"{None if kept else tmp_path / 'cache' / 'seatrial' / 'bytecode'}\n", found.stderr
+    assert bool(list((tmp_path / "cache").rglob("big/__init__*.pyc"))) is not kept

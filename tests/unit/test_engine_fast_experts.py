@@ -131,7 +131,7 @@ def test_a_way_that_leaves_an_idle_experts_gradient_as_it_was_is_not_taken():
             first = end
 
     run = _Run(shape, *shape.cases()[key(48, 16)], device=torch.device("cpu"))
-    assert run.uneven.diff()[0] == 0 and run.even.diff()[0] > 0
+    assert run.uneven.diff()[0] == 0 and run.drawn.diff()[0] > 0
     assert not run.agrees(careless) and run.agrees(torch_grouped_gradient) and run.agrees(Kernels.grouped_gradient)
     for of, case in shape.cases().items():
         run = _Run(shape, *case, device=torch.device("cpu"))

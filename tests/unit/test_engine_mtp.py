@@ -10,6 +10,8 @@ import torch.nn.functional as F
 
 from dist.many import gradients
 from seatrial import rules
+from seatrial.arith.flops import attention_core_forward, flops
+from seatrial.arith.parameters import parameters
 from seatrial.engine.core.mesh import Mesh
 from seatrial.engine.core.mtp import Further
 from seatrial.engine.core.step import Engine
@@ -25,6 +27,22 @@ RECIPE = Recipe(steps=1, clip=0.0)
 def engine_of(model: Model) -> Engine:
     return Engine(Trial(model=model, batch=Batch(gbs=2), topology=Topology(mbs=2)), RECIPE,
                   Mesh(Topology(mbs=2), device=torch.device("cpu")))
+
+
+@pytest.mark.parametrize("model", [MODEL, replace(MODEL, experts=4, top_k=2, dense_layers=1, expert_ffn=8, tied=True)])
+def test_its_layers_are_counted_beside_the_model(model: Model) -> None:
+    """As the published sizes do; FLOPs count them, as they are computed."""
+    stage, counted = engine_of(model).chunks[0].stage, parameters(model)
+    of_mtp = [p for p in stage.further.parameters() if p is not stage.head.weight and p is not stage.tokens.weight]
+    assert counted.mtp == sum(p.numel() for p in of_mtp)
+    without = replace(model, mtp=0)
+    assert counted.total == parameters(without).total
+    passed = sum(p.numel() for p in of_mtp if p.dim() > 1)
+    if model.experts:  # two of four
+        passed -= sum(p.numel() for name, p in stage.further.named_parameters() if name.endswith(("experts.up", "experts.down"))) // 2
+    more = flops("model", model, samples=1) - flops("model", without, samples=1)
+    logits = 2 * model.hidden * model.vocab
+    assert more == pytest.approx(3 * (2 * model.seq * (passed + logits) + 2 * attention_core_forward(model)))
 
 
 @pytest.mark.parametrize("tied", [False, True])

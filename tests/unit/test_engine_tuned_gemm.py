@@ -61,12 +61,13 @@ class FakeLibrary(CublasLt):
             raise ValueError(algorithm)
 
         def run(left: Tensor, right: Tensor, out: Tensor, *, alpha: float = 1.0, bias: Tensor | None = None,
-                scales: Any = None) -> None:
+                onto: Tensor | None = None, scales: Any = None) -> None:
             if algorithm in self.refused:
                 raise Refused("cublasLtMatmul gave status 15")
             self.ran.append((algorithm, alpha, bias is not None))
             made = alpha * (left.float() @ right.float()) + (0.0 if bias is None else bias)
-            out.copy_(made + out if shape.add ^ (algorithm in self.wrong) else made)
+            before = out if onto is None else onto
+            out.copy_(made + before if (shape.add or shape.onto) ^ (algorithm in self.wrong) else made)
 
         return run
 
@@ -77,10 +78,10 @@ class FakeLibrary(CublasLt):
         return autotune(shapes, CPU, PlainGemm(), self, cache, time_ms=self.time_ms, worth=0.0)
 
 
-@pytest.mark.parametrize("add", [False, True])
-def test_the_fastest_algorithm_that_computes_the_same_is_chosen(add: bool) -> None:
+@pytest.mark.parametrize("added", [{}, {"add": True}, {"onto": True}, {"onto": True, "bias": True}])
+def test_the_fastest_algorithm_that_computes_the_same_is_chosen(added: dict[str, bool]) -> None:
     """One that adds where it should not, or does not where it should, is neither timed nor chosen."""
-    library, shape = FakeLibrary(a=1.5, b=0.1, c=1.0, d=0.2), SHAPE._replace(add=add)
+    library, shape = FakeLibrary(a=1.5, b=0.1, c=1.0, d=0.2), SHAPE._replace(**added)
     library.wrong, library.refused = {"b"}, {"d"}
     found, note = library.tune(shape)
     assert found == {shape.name: Tuned(algorithm="c", torch_ms=2.0, ms=1.0)}

@@ -1,16 +1,20 @@
 """What other engines said when they failed: their own error and its rank, never torchrun's footer or a lost connection."""
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from seatrial import presets, trialfile
 from seatrial.engines import engine_for, foreign, words
+from seatrial.engines.described import Fsdp2
 from seatrial.engines.torchtitan import Torchtitan
 from seatrial.errors import BadInput, Infeasible
+from seatrial.launch.base import Job
+from seatrial.launch.local import Local
 from seatrial.recipe import Recipe
-from seatrial.spec import Batch, Topology, Trial
+from seatrial.spec import Batch, Execution, Topology, Trial
 
 FOOTER = """\
 ============================================================
@@ -36,8 +40,10 @@ Root Cause (first observed failure):
     ("[rank0]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", "oom_device", 0, "OutOfMemoryError"),
     ("RuntimeError: [enforce fail at alloc_cpu.cpp:127] . DefaultCPUAllocator: can't allocate memory: you tried to allocate 45 "
      "bytes.", "oom_host", None, "RuntimeError"),
+    ("[rank2]: MemoryError", "oom_host", 2, "MemoryError"),
     ("[rank3]: KeyError: 'lm_head'", "crash", 3, "KeyError"),
     ("train.py: error: unrecognized arguments: --tensor-degree 2", "invalid", None, "usage"),
+    ("train.py: error: argument --precision: invalid choice: 'fp8' (choose from fp32, bf16)", "invalid", None, "usage"),
 ])  # fmt: skip
 def test_an_engines_own_error_is_found_and_judged(text: str, status: str, rank: int | None, kind: str):
     log = ("Traceback (most recent call last):\n  File \"/e/megatron/arguments.py\", line 12, in validate_args\n    assert x\n"
@@ -72,7 +78,8 @@ def titan(**layout: object) -> Trial:
 @pytest.mark.parametrize("layout, why", [
     ({"dp": 2, "zero": 1}, "ZeRO 1"), ({"dp": 2, "pp": 2}, "ZeRO 2 or 3 would do"), ({"tp": 2}, "sequence_parallel = true"),
     ({"pp": 2, "precision": "bf16"}, "compute in fp32"), ({"dp": 2, "precision": "fp16"}, "precision fp16"),
-    ({"pp": 8, "mbs": 4}, "4 micro-batches over PP 8"),
+    ({"pp": 8, "mbs": 4}, "4 micro-batches over PP 8"), ({"pp": 4, "stage_layers": (4, 0, 2, 2)}, "nothing to train"),
+    ({"pp": 3, "vp": 2, "schedule": "interleaved"}, "16 micro-batches in 5 rounds"),
 ])
 def test_torchtitan_refuses_what_its_code_would(layout: dict, why: str):
     with pytest.raises(Infeasible, match=why):
@@ -81,8 +88,34 @@ def test_torchtitan_refuses_what_its_code_would(layout: dict, why: str):
 
 def test_torchtitan_takes_what_its_code_takes():
     for layout in ({"dp": 2}, {"dp": 2, "zero": 3}, {"tp": 2, "sequence_parallel": True}, {"pp": 2, "mbs": 4},
-                   {"dp": 2, "pp": 2, "zero": 2, "precision": "bf16"}):
+                   {"dp": 2, "pp": 2, "zero": 2, "precision": "bf16"}, {"pp": 8, "mbs": 4, "schedule": "gpipe"},
+                   {"pp": 2, "vp": 2, "schedule": "interleaved", "mbs": 16}, {"pp": 10}, {"cp": 2, "zero": 3}):
         Torchtitan().can_run(titan(**layout))
+
+
+def test_torchtitan_divides_a_context_on_gpus_alone(monkeypatch):
+    trial = titan(cp=2, zero=3)
+    here = Job(name="a", run_dir=Path("a"), argv=(), world=2, device="auto")
+    monkeypatch.setattr("seatrial.launch.local.gpus", lambda: 2)
+    Local().check(trial, here)
+    monkeypatch.setattr("seatrial.launch.local.gpus", lambda: 0)
+    for refuses in (lambda: Local().check(trial, here),
+                    lambda: Torchtitan().can_run(replace(trial, execution=Execution(device="cpu"))),
+                    lambda: Torchtitan().can_run(replace(trial, cluster=presets.cluster("local", procs_per_node=2)))):
+        with pytest.raises(Infeasible, match="CP 2: torch divides attention over ranks on GPUs alone"):
+            refuses()
+
+
+def test_the_rank_whose_own_loss_is_no_number_is_named(tmp_path: Path):
+    (tmp_path / "logs").mkdir()
+    for rank in (0, 1):
+        lost = 'seatrial-nan {"rank": 1, "step": 2}\n' if rank else "seatrial-nan {\n"
+        (tmp_path / "logs" / f"rank{rank}.log").write_text(
+            "".join(f"[titan] 2026-11-15 18:04:1{step},456 - root - INFO - step:  {step}  loss:  {loss}  grad_norm:  0.3805  "
+                    "memory:  0.60GiB(2.51%)  tps: 616  tflops: 0.01  mfu: 0.00%\n"
+                    for step, loss in ((1, "5.9"), (2, "nan"))) + lost)
+    said = [(e["step"], e.get("loss"), e.get("nan_ranks")) for e in Torchtitan().read(tmp_path) if e["event"] == "iteration"]
+    assert said == [(1, 5.9, None), (2, "nan", [1])]
 
 
 def test_what_a_log_says_was_applied_is_held_against_what_was_asked(tmp_path: Path):
@@ -126,6 +159,7 @@ def test_tensor_parallelism_that_always_cuts_the_sequence_need_not_be_told_to():
 @pytest.mark.parametrize("engine, files", [
     ("fsdp2", {"fsdp2.py", "train.sh"}), ("deepspeed", {"ds_train.py", "fsdp2.py", "ds_config.json", "train.sh"}),
     ("megatron-core", {"mcore_train.py", "fsdp2.py", "cpu_cuda.py", "train.sh"}),
+    ("accelerate", {"accelerate_train.py", "fsdp2.py", "train.sh"}),
 ])
 def test_a_described_engine_is_written_whole(engine: str, files: set[str]):
     trial = asked(engine, "topology.dp=2")
@@ -140,8 +174,34 @@ def test_a_described_engine_is_written_whole(engine: str, files: set[str]):
     ("deepspeed", ("topology.pp=2", "topology.dp=2", "topology.zero=2"), "needs zero <= 1 or pp == 1, and here is pp 2, zero"),
     ("megatron-core", ("topology.zero=2", "topology.dp=2"), "needs zero <= 1"),
     ("megatron-core", ("model.experts=4",), "needs experts == 0"),
+    ("accelerate", ("model.kv_heads=4",), "needs positions == 'rope' or kv_heads == heads, and here is heads 16, kv_heads 4"),
+    ("deepspeed", ("topology.precision=fp16", "execution.device=cpu"), "and here is device cpu, precision fp16"),
 ])
 def test_a_described_engine_refuses_by_its_rules_with_the_numbers(engine: str, settings: tuple[str, ...], why: str):
     trial = asked(engine, *settings)
     with pytest.raises(Infeasible, match=why):
         engine_for(trial).can_run(trial)
+
+
+@pytest.mark.parametrize("engine, settings", [
+    ("megatron-core", ("topology.tp=4", "model.kv_heads=2")), ("megatron-core", ("topology.schedule=gpipe",)),
+    ("megatron-core", ("topology.dp=4", "topology.zero=1", "topology.zero_group=2")),
+    ("deepspeed", ("topology.schedule=gpipe",)), ("deepspeed", ("topology.precision=fp16", "execution.device=cuda")),
+])
+def test_a_described_engine_takes_what_its_own_code_takes(engine: str, settings: tuple[str, ...]):
+    trial = asked(engine, *settings)
+    engine_for(trial).can_run(trial)
+
+
+def test_what_of_a_described_engine_needs_a_gpu_is_known_before_a_machine_is():
+    trial = asked("deepspeed", "topology.precision=fp16")
+    engine_for(trial).can_run(trial)
+    assert "needs precision != 'fp16' or device != 'cpu'" in engine_for(trial).needs_gpu(trial)
+    assert engine_for(trial).needs_gpu(asked("deepspeed", "topology.precision=bf16")) == ""
+
+
+def test_what_a_script_says_that_it_built_is_held_against_what_was_asked(tmp_path: Path):
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "rank0.log").write_text('seatrial-applied {"dp": 2, "zero": 0, "precision": "fp32", "own": 1}\n')
+    assert Fsdp2().differs(asked("fsdp2", "topology.dp=2"), tmp_path) == {}
+    assert Fsdp2().differs(asked("fsdp2", "topology.dp=2", "topology.zero=3"), tmp_path) == {"zero_stage": (3, 0)}

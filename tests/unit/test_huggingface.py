@@ -7,18 +7,12 @@ from dataclasses import replace
 
 import pytest
 import torch
-import torch.nn.functional as F
 
-from seatrial.engine.core.attention import Positions
-from seatrial.engine.core.comm import Comm, TensorParallel
-from seatrial.engine.core.mesh import Mesh
-from seatrial.engine.core.model import Shared, Stage
-from seatrial.engine.core.params import spec_of
 from seatrial.engine.io import checkpoint
-from seatrial.engine.watch.timers import Timers
 from seatrial.errors import BadInput
 from seatrial.huggingface import convert, hfconfig
-from seatrial.spec import Model, Topology
+from seatrial.spec import Model
+from theirs import our_logits, random_model
 
 ROTARY = dict(num_hidden_layers=2, hidden_size=48, num_attention_heads=6, num_key_value_heads=2, intermediate_size=80,
               vocab_size=300, max_position_embeddings=32)
@@ -37,39 +31,11 @@ CONFIGS = {
 }  # fmt: skip
 
 
-def theirs(family: str, seed: int = 0):
-    """A random model of theirs, with no zero bias that would hide a mistake."""
-    import transformers
-
-    prefix = {"gpt2": "GPT2", "bloom": "Bloom", "llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2",
-              "qwen3": "Qwen3"}[family.split("-")[0]]
-    torch.manual_seed(seed)
-    config = getattr(transformers, f"{prefix}Config")(**CONFIGS[family])
-    model = getattr(transformers, prefix + ("LMHeadModel" if prefix == "GPT2" else "ForCausalLM"))(config).eval()
-    with torch.no_grad():
-        for p in model.parameters():
-            p.add_(torch.randn_like(p) * 0.05)
-    return model
+PREFIX = {"gpt2": "GPT2", "bloom": "Bloom", "llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3"}
 
 
-def our_logits(model: Model, weights: dict[str, torch.Tensor], tokens: torch.Tensor) -> torch.Tensor:
-    """The engine's own stage, filled by name."""
-    comm = Comm(Mesh(Topology(), device=torch.device("cpu")), Timers())
-    positions = Positions(model, first_head=0, heads=model.heads, device=torch.device("cpu"), dtype=torch.float32)
-    shared = Shared(model=model, tp=TensorParallel(comm), positions=positions, std=0.02)
-    stage = Stage(shared, first=0, last=model.layers, has_embedding=True, has_head=True)
-    used = set()
-    for p in stage.parameters():
-        spec = spec_of(p)
-        used |= {s.name for s in spec.segments}
-        value = torch.cat([weights[s.name] for s in spec.segments])
-        p.data = F.pad(value, (0, 0, 0, spec.shape[0] - value.shape[0])) if value.dim() > 1 else value
-    assert used == set(weights)
-    x = tokens
-    with torch.no_grad():
-        for _, unit in stage.path():
-            x = unit(x)
-        return (x @ stage.head.weight.t())[..., : model.vocab]
+def theirs(family: str):
+    return random_model(PREFIX[family.split("-")[0]], CONFIGS[family])
 
 
 def checkpoint_weights(folder) -> dict[str, torch.Tensor]:
@@ -88,7 +54,7 @@ def test_the_same_logits_both_ways(tmp_path, family):
     with torch.no_grad():
         expected = original(tokens).logits
     assert expected.abs().max() > 0.1
-    torch.testing.assert_close(our_logits(model, checkpoint_weights(tmp_path / "ours"), tokens), expected, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(our_logits(model, tmp_path / "ours", tokens), expected, atol=1e-4, rtol=1e-4)
 
     exported = convert.export_weights(tmp_path / "ours", tmp_path / "back", shard_bytes=100_000)
     assert exported == model and len(list((tmp_path / "back").glob("*.safetensors"))) > 1

@@ -111,6 +111,23 @@ def test_the_fullest_rank_has_more_the_fewer_experts_each_holds():
     assert over_layers[0] == pytest.approx(experts.excess(configs(dp=64, ep=16))[0] / 4)
 
 
+@pytest.mark.parametrize("capacity", [0.5, 1.0, 1.25, 2.0])
+def test_what_is_above_an_experts_capacity_is_dropped(capacity: float) -> None:
+    plain = presets.model("qwen3-30b-a3b")
+    model = replace(plain, router=replace(plain.router, capacity=capacity))
+    free, full = (configs(one, dp=64, ep=16) for one in (plain, model))
+    loads = np.random.default_rng(0).normal(1, float(experts._expert_deviation(free)[0]), 1_000_000)
+    assert experts.share(full)[0] == pytest.approx(np.minimum(loads, capacity).mean(), abs=2e-3)
+    assert experts.rows(full)[0] == pytest.approx(experts.rows(free)[0] * experts.share(full)[0])
+    fullest = experts.share(full)[0] * (1 + experts.excess(full)[0])
+    assert fullest <= min(capacity, 1 + experts.excess(free)[0]) + 1e-9
+    assert step.time(full, H100).sec[0] <= step.time(free, H100).sec[0] * (1 + 1e-9)
+    ours = [memory.peak(configs(one, dp=64, ep=16, engine="seatrial"), H100).gib[0] for one in (model, plain)]
+    assert ours[0] <= ours[1] and memory.peak(full, H100).gib[0] <= memory.peak(free, H100).gib[0]
+    forced = configs(model, dp=64, ep=16, moe_balance="forced")
+    assert experts.share(forced)[0] == pytest.approx(min(1, capacity), abs=1e-6) and experts.excess(forced)[0] < 1e-6
+
+
 def test_states_of_experts_are_cut_over_their_own_copies():
     """Megatron's distributed optimizer: 2 bytes of weights and 4 of gradients whole, 12 over the ranks that hold the same."""
     c = configs(dp=64, ep=8)
@@ -201,7 +218,7 @@ def test_a_layer_of_multi_token_prediction_is_one_more_on_the_last_stage():
     grown = (step.stage_parameters(more) - step.stage_parameters(one))[:, 0]
     size = arith.parameters(plain)
     held = size.expert_layer - numbers(expert_tensors(plain)) * 7 / 8
-    assert grown.tolist() == pytest.approx([0, 0, held + 2 * 7168**2 + 2 * 7168 + one.vocab[0] * 7168])
+    assert grown.tolist() == pytest.approx([0, 0, held + 2 * 7168**2 + 3 * 7168 + one.vocab[0] * 7168])
     assert (memory.activations(more, H100, np.array([2.0]))[0] > memory.activations(one, H100, np.array([2.0]))[0])[2, 0]
     assert step.measure(more, H100).head.forward[0] > 2 * step.measure(one, H100).head.forward[0]
 
@@ -356,5 +373,10 @@ def test_megatrons_flags_say_it_all():
 
 
 def test_torchtitan_has_the_degrees():
-    said = config(trial(engine="torchtitan", dp=64, ep=8, zero=3), Recipe())["parallelism"]
-    assert (said["expert_parallel_degree"], said["expert_tensor_parallel_degree"]) == (8, 1)
+    asked = trial(engine="torchtitan", dp=64, ep=8, zero=3)
+    said = config(asked, Recipe())
+    degrees = said["parallelism"]
+    assert (degrees["expert_parallel_degree"], degrees["expert_tensor_parallel_degree"]) == (8, 1)
+    assert "moe_force_load_balance" not in said["debug"]
+    forced = replace(asked, topology=replace(asked.topology, moe_balance="forced"))
+    assert config(forced, Recipe())["debug"]["moe_force_load_balance"] is True

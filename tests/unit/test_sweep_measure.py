@@ -8,7 +8,7 @@ import pytest
 
 from seatrial.errors import BadInput
 from seatrial.launch.trial import record_of
-from seatrial.measurement import by_size, estimate, measure, sizes
+from seatrial.measurement import by_size, estimate, measure, rise, sizes
 from seatrial.recipe import Recipe
 from seatrial.record import Outcome, Record
 from seatrial.schedule.vector import makespan
@@ -159,3 +159,18 @@ def test_what_ranks_attend_of_documents_is_kept_over_their_mean():
     for event in events:
         del event["attended_pairs"]
     assert "attended_max" not in measure(events, trial, Recipe()).about
+
+
+@pytest.mark.parametrize(("losses", "words"), [
+    ((12.6, 13.0, 25.0, 20.0), "the loss rose from 12.6 to 25 at iteration 3: "),
+    ((5.5, 5.9, 5.3), ""), ((5.5, "nan"), ""), ((), ""),
+])  # fmt: skip
+def test_a_loss_that_rises_over_its_start_is_a_note_of_the_record(losses, words):
+    events = [{"event": "iteration", "step": i + 1, "sec": 1.0, "loss": loss, "gbs": 8} for i, loss in enumerate(losses)]
+    trial = Trial(model=Model(layers=2, hidden=32, heads=4, vocab=101, seq=16), batch=Batch(gbs=8))
+    found = record_of(trial, Recipe(), Outcome(status="ok"), events, notes="mine").notes
+    assert found.startswith(f"mine; {words}") if words else found == "mine"
+
+
+def test_a_resumed_run_has_no_start_to_rise_over():
+    assert rise([{"step": 5, "loss": 1.0}, {"step": 6, "loss": 9.0}]) == ""

@@ -4,7 +4,8 @@
     sc21                equation 3 of Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters" (SC21),
                         24 f B s l h^2 (1 + s/6h + V/16lh); f is 4 with full recompute, 3 without; 32 for 24 with a GLU;
                         with experts or latent attention its terms by the matrices that a token passes
-    model               what the mathematics needs: 3 x the forward pass, no recompute, whole attention, true vocabulary
+    model               what the mathematics needs: 3 x the forward pass, no recompute, true vocabulary; attention whole, of
+                        windows as large a part as they leave of the causal mask; layers and logits of multi-token prediction
     hardware            `model` plus what the recompute mode runs again
     parameters          the rule of thumb: 2 f x all parameters x tokens
     palm                the same and the attention (Chowdhery et al. 2022, appendix B)
@@ -39,13 +40,27 @@ def attention_core_forward(model: Model) -> float:
 
 
 @lru_cache(maxsize=1024)
+def _forward(model: Model, first: int, count: int) -> tuple[float, float]:
+    """Of `count` layers for one sequence the matrices, where a token pays for its own experts and for the router, and the
+    attention, of which a window leaves a part."""
+    these = range(first, first + count)
+    mixed = sum(map(model.has_experts, these))
+    passed = (count - mixed) * matrices(model)
+    if mixed:
+        passed += mixed * (attention_matrices(model) + experts.passed(model))
+    parts = [(model.window(number) or model.seq) / model.seq for number in these]
+    return 2.0 * model.seq * passed, sum(part * (2 - part) for part in parts) * attention_core_forward(model)
+
+
 def layers_forward(model: Model) -> float:
-    """All layers forward for one sequence. A token pays for its own experts, and for the router."""
-    dense = model.layers - model.expert_layers
-    matrices_of_all = dense * matrices(model)
-    if model.mixture:
-        matrices_of_all += model.expert_layers * (attention_matrices(model) + experts.passed(model))
-    return 2.0 * model.seq * matrices_of_all + model.layers * attention_core_forward(model)
+    """All layers forward for one sequence."""
+    return sum(_forward(model, 0, model.layers))
+
+
+def _further_forward(model: Model) -> float:
+    """Multi-token prediction: of each further token a layer, what joins it with that token's embedding, and its logits."""
+    joined = 2.0 * model.seq * 2 * model.hidden**2
+    return sum(_forward(model, model.layers, model.mtp)) + model.mtp * (joined + head_forward(model))
 
 
 def head_forward(model: Model) -> float:
@@ -68,7 +83,8 @@ def _sc21(model: Model, recompute: str, tp: int) -> float:
     h, s, l, v = model.hidden, model.seq, model.layers, model.padded_vocab(tp)
     if model.mixture or model.is_latent:
         # The equation's terms with the matrices that a token passes, and no fixed ratio between them.
-        return _passes(recompute) * layers_forward(model) + 6.0 * s * h * v
+        layers = _forward(model, 0, l)[0] + l * attention_core_forward(model)
+        return _passes(recompute) * layers + 6.0 * s * h * v
     return (32 if model.gated else 24) * _passes(recompute) * s * l * h * h * (1 + s / (6 * h) + v / (16 * l * h))
 
 
@@ -78,13 +94,13 @@ def per_parameter(parameters: float, *, seq: int, recompute: str) -> float:
 
 
 def _model(model: Model) -> float:
-    return 3 * (layers_forward(model) + head_forward(model))
+    return 3 * (layers_forward(model) + head_forward(model) + _further_forward(model))
 
 
 def _recomputed(model: Model, recompute: str) -> float:
     if recompute == "full":
         return layers_forward(model)
-    return model.layers * attention_core_forward(model) if recompute == "selective" else 0.0
+    return _forward(model, 0, model.layers)[1] if recompute == "selective" else 0.0
 
 
 def flops(formula: str, model: Model, *, samples: float, recompute: str = "none", tp: int = 1, pp: int = 1) -> float:

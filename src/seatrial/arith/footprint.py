@@ -25,7 +25,7 @@ from seatrial.spec import BYTES, Trial, context_split, experts_of_stages, stages
 FP32 = 4
 TOKEN = 8
 """Bytes of a token's number."""
-LOGITS_BYTES = 2**30
+LOGITS_BYTES = 2**31
 MATRICES = 4
 """Of a block."""
 PIECES, LEAST_PIECE = 32, 4096
@@ -112,8 +112,7 @@ class Layout:
     def fuses(self) -> Count:
         """Whether a GPU runs a block as one function (`engine/fast/config.py`)."""
         s = self.shape
-        return ((s.kv == s.heads) * (s.heads * s.head_size == s.hidden) * s.layernorm * s.qkv_bias * s.out_bias * s.mlp_bias
-                * (1 - s.gated) * (1 - s.rope) * (1 - s.normed_qk) * self.half * (1 - self.divided))
+        return (1 - s.is_latent) * (1 - s.has_sinks) * (1 - s.normed_qk * s.layernorm) * self.half
 
     @cached_property
     def rows(self) -> Count:
@@ -302,18 +301,24 @@ class Block:
         s, o, cuts, splits, full, selective = lay.shape, lay.outside, lay.cuts, lay.splits, lay.full, lay.selective
         qkv, rotated, context, up, inner = (width / s.hidden for width in layer.widths(s, lay.topology.tp))
         grouped = (s.kv != s.heads) * 1
-        fused = gpu * lay.fuses
+        fused = gpu * lay.fuses if routed is None else 0
+        # A fused SwiGLU puts its result where the backward pass has its gradient, which it makes where the input was.
+        gated = s.gated * (1 - fused)
+        product = pick(s.gated * fused, 0, inner)
+        """What is kept of the activation's output."""
         # No fused kernel of a GPU takes grouped heads in fp32: scores are kept, and queries, keys and values for each head.
         stored = gpu * (1 - lay.half) * grouped * (1 - lay.divided)
         scores = stored * s.heads * lay.seq / s.hidden / lay.topology.tp
-        attention = pick(stored, scores + 4 * context + s.normed_qk * qkv, qkv + rotated + context)
+        attention = pick(stored, scores + 4 * context + s.normed_qk * qkv,
+                         qkv + pick(fused, s.normed_qk, 1) * rotated + context)
         # Of a divided sequence queries, keys and values are copies; what some heads attended is kept beside its tokens.
         shared = (lay.neighbours > 1) * 1
         attention = pick(lay.divided, (1 + s.normed_qk) * qkv + (1 + shared) * context, attention)
         # Of each token: a number a head of attention, one or two of each norm, and one a head of a norm of queries and keys.
         small = (1 - stored) * s.heads / lay.topology.tp + 2 * (1 + s.layernorm)
-        small = small + s.normed_qk * (1 + s.layernorm) * (s.heads // lay.topology.tp + -(-s.kv // lay.topology.tp))
-        silu = s.gated * gpu * inner
+        over_each = s.heads // lay.topology.tp + -(-s.kv // lay.topology.tp)
+        small = small + (1 - fused) * s.normed_qk * (1 + s.layernorm) * over_each
+        silu = gated * gpu * inner
         between, last = 2 * o, 1 + qkv
         """Norms' results, and the last GEMM's factors."""
         if ever(s.is_latent):
@@ -321,23 +326,23 @@ class Block:
             attention, between = pick(s.is_latent, short.kept, attention), between + s.is_latent * short.normed
             small, qkv = small + s.is_latent * 2 * o, pick(s.is_latent, short.gemms, qkv)
             last = pick(s.is_latent, o + short.down, 1 + qkv)
-        whole = 4 * o + attention + up + inner + silu + small * FP32 / lay.element / s.hidden
+        whole = 4 * o + attention + up + product + silu + small * FP32 / lay.element / s.hidden
         # In eight bits norms and the activation are always made again.
         selective = larger(selective, lay.fp8 * (1 - full))
-        made = lay.fp8 * (2 * o + inner)
+        made = lay.fp8 * (2 * o + product)
         if routed is not None:
-            return cls._routed(lay, routed, whole=whole - up - inner - silu + routed.kept, between=between, gemms=qkv + context,
-                               gpu=gpu)
-        kept = pick(full, o, whole - selective * (between + inner))
+            return cls._routed(lay, routed, whole=whole - up - product - silu + routed.kept, between=between,
+                               gemms=qkv + context, gpu=gpu)
+        kept = pick(full, o, whole - selective * (between + product))
         again = full * (whole - o - made)
         # The gradient of the activation's output and, for a gated one, of its input with products between.
-        gradients = pick(s.gated, (2 if gpu else 4) * inner, inner) + selective * (1 - lay.fp8) * inner
-        gradients = gradients + lay.fp8 * (1.5 * inner + 1)
+        gradients = pick(gated, (2 if gpu else 4) * inner, inner) + selective * (1 - lay.fp8) * product
+        gradients = gradients + lay.fp8 * (up + 0.5 * inner + 1)
         # What the weights' GEMMs wait for is not let go as the pass goes on.
         waits = splits * (1 - fused) * inner
-        gathered = cuts * pick(s.gated, splits, 1 - lay.fp8)
+        gathered = cuts * pick(gated, splits, 1 - lay.fp8)
         # The MLP's own is gone by then, but what waits.
-        gone = up + silu + pick(splits, -selective, 1 - selective) * inner
+        gone = up + silu + pick(splits, product - inner - selective * product, (1 - selective) * product)
         # A cut sequence is put together in the order of the ranks, and then in its own.
         copies = cuts * (1 + (lay.topology.mbs > 1) * pick(fused, 1, 2 if gpu else 1) + larger(splits, fused))
         at_weight = again - gone + up + 1 + copies + selective * o
@@ -351,7 +356,7 @@ class Block:
         at_keys = lay.divided * (again - gone + waiting - o - shared * context + Keys.of(lay, context).backward)
         gemms = (4 + qkv + context + up + inner) * pick(lay.fp8, 0.5, 1)
         at_input = splits * (gemms - kept + (2 + fused) * o + larger(1 + cuts * (lay.topology.mbs > 1), rms + o))
-        forward = 1 + o + selective * (1 - lay.fp8) * (o + inner) + full * (2 * o + up + inner)
+        forward = 1 + o + selective * (1 - lay.fp8) * (o + product) + full * (2 * o + up + product) + inner - product
         return cls(
             kept=kept, inside_mlp=again + gradients + waits + gathered + o, at_weight=at_weight + o, at_norm=at_norm + o,
             at_scores=larger(at_scores, at_heads, at_keys) + o, at_input=at_input, forward=forward, gemms=gemms,
@@ -576,6 +581,11 @@ class Rank:
             in_mlp = larger(plain * in_mlp, has * most.inside_mlp * row)
             after = larger(plain * after, has * larger(most.at_norm, most.at_input))
             forward = larger(plain * forward, has * most.forward)
+        logits = logits_of(lay, gpu=gpu)
+        # In eight bits the logits' gradient as it is and transposed, the first until the other's GEMM; and the head's matrix.
+        made, temporary = lay.rows * pick(narrow, element, FP32), lay.rows * element * (1 - narrow)
+        both = 2 * lay.rows + larger(2 * logits - (lay.microbatches == 1) * made, 1.5 * logits + temporary)
+        logits = pick(lay.fp8, both, logits)
         routed_own = routes.flat // routed_shards
         # Those of a rank that shares its experts with none stay narrow too.
         routed_alone = (lay.topology.pp == 1) * (lay.microbatches == 1)
@@ -597,7 +607,7 @@ class Rank:
             kept=kept * row, waits=waits * row, last_gemm=block.last_gemm * row,
             normed=s.normed_embedding * o * row, ends=2 * o * row,
             in_mlp=in_mlp, after=after * row, forward=forward * row,
-            loss=(1 + lay.cuts) * row + half_on_cpu * lay.rows * element, logits=logits_of(lay, gpu=gpu),
+            loss=(1 + lay.cuts) * row + half_on_cpu * lay.rows * element, logits=logits,
             to_words=(1 + half_on_cpu + (lay.topology.tp > 1)) * row,
             exchanged=s.ties * (lay.topology.pp > 1) * (has_head + has_words > 0) * (lay.rows // shards) * FP32,
             update=_update(lay, state, has_words, shards, routes.bucket // routed_shards, gpu=gpu),
@@ -729,7 +739,7 @@ def _update(lay: Layout, state: State, has_words: Count, shards: Count, routed: 
 
 
 def logits_of(lay: Layout, *, gpu: bool) -> Count:
-    """One chunk in fp32, beside its 16-bit form where there is one; on a GPU in 16 bits that form alone, a GiB at most."""
+    """One chunk in fp32, beside its 16-bit form where there is one; on a GPU in 16 bits that form alone, two GiB at most."""
     columns, tokens = lay.vocab // lay.topology.tp, lay.topology.mbs * lay.seq
     if not gpu:
         return smaller(lay.logits_chunk, tokens) * columns * (FP32 + lay.half * lay.element)

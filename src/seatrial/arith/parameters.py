@@ -30,6 +30,9 @@ class Parameters:
     final_norm: int
     head: int
     """The output projection, 0 when it is the word embedding."""
+    mtp: int
+    """Layers of multi-token prediction. Published sizes leave them out, and so does `total`: DeepSeek-V3 has 671 billion
+    beside the 11.6 of its one, which has embedding and head in common with the model."""
 
     @property
     def total(self) -> int:
@@ -42,27 +45,26 @@ class Parameters:
     @property
     def active(self) -> int:
         """What one token passes: of the experts those that it chooses. Word embedding and head count whole, as on the cards of
-        Mixtral and Qwen3."""
+        Mixtral and Qwen3; those of DeepSeek-V3 and gpt-oss leave the word embedding out."""
         return self.total - (self.expert_layer - self.active_layer) * self.expert_layers
-
-    @property
-    def active_with_head(self) -> int:
-        """The same without the word embedding, of which a token reads one row, as on the cards of DeepSeek-V3 and gpt-oss."""
-        return self.active - (self.embedding if self.head else 0)
 
 
 @lru_cache(maxsize=1024)
 def parameters(model: Model) -> Parameters:
+    dense = layer.numbers(layer.tensors(model, 1))
+    mixed = layer.numbers(experts.layer_tensors(model)) if model.mixture else 0
+    joins = 2 * model.hidden**2 + 3 * layer.norm(model, model.hidden)
     return Parameters(
         embedding=model.vocab * model.hidden,
         positions=layer.numbers(layer.entry(model)),
-        layer=layer.numbers(layer.tensors(model, 1)),
+        layer=dense,
         layers=model.layers - model.expert_layers,
-        expert_layer=layer.numbers(experts.layer_tensors(model)) if model.mixture else 0,
+        expert_layer=mixed,
         expert_layers=model.expert_layers,
         active_layer=experts.active(model) if model.mixture else 0,
         final_norm=layer.norm(model, model.hidden),
         head=0 if model.ties else model.vocab * model.hidden,
+        mtp=sum(joins + (mixed if model.has_experts(model.layers + i) else dense) for i in range(model.mtp)),
     )
 
 

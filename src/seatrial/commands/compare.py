@@ -72,7 +72,7 @@ def _name(side: list[str]) -> str:
 def _run(file: Path, logbook: Path, a: list[str], b: list[str], repeats: int, known_to: float, session: str | None,
          launcher: str, config: Path | None, settings: list[str]) -> list[Any]:
     """More pairs until the ratio is known or the repeats are spent. A pair that the logbook has is not run again."""
-    from seatrial import fields, presets
+    from seatrial import fields, trialfile
     from seatrial.launch.registry import opened
     from seatrial.logbook import Logbook
     from seatrial.sweep import compare as versus
@@ -80,7 +80,7 @@ def _run(file: Path, logbook: Path, a: list[str], b: list[str], repeats: int, kn
     from seatrial.sweep.progress import listener_for
     from seatrial.sweep.store import Store
 
-    data = presets.read_toml(file)
+    data = trialfile.tables_of(file)
     for setting in settings:
         fields.assign(data, setting)
     groups: list[Any] = []

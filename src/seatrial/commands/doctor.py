@@ -69,10 +69,10 @@ def register(app: typer.Typer) -> None:
 
 def asked_for(file: Path | None, given: dict[str, dict[str, Any]], settings: list[str]) -> tuple[Trial, bool]:
     """The trial, and whether its model was chosen by somebody; one that was must go with the topology."""
-    from seatrial import presets, rules, trialfile
+    from seatrial import rules, trialfile
     from seatrial.recipe import moved
 
-    data = trialfile.over(moved(presets.read_toml(file)) if file is not None else {}, given)
+    data = trialfile.over(moved(trialfile.tables_of(file)) if file is not None else {}, given)
     chosen = "model" in data or any(word.startswith("model.") for word in settings)
     if "topology" not in data and not any(word.startswith("topology.") for word in settings):
         data["topology"] = dict(DEFAULT)

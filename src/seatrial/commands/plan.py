@@ -2,6 +2,7 @@
 
     seatrial plan --model bloom-181b --cluster jz-a100 --nodes 48 --gbs 2048 --zero 1 --recompute full --top 5
     seatrial plan sweep.toml --top 5
+    seatrial plan --around train.sh --cluster h100-sxm --top 5     what a Megatron script runs, and what would be faster
     seatrial plan --model bloom-181b --cluster jz-a100 --size 181B --gbs 2048 --zero 1 --recompute full --tokens 300e9
 """
 from __future__ import annotations
@@ -35,11 +36,11 @@ from seatrial.options import (
 if TYPE_CHECKING:
     from seatrial.plan.calibrate import Calibration
     from seatrial.plan.search import Found
-    from seatrial.spec import Batch, Cluster
+    from seatrial.spec import Batch, Cluster, Trial
 
 MOST_EMITTED = 1000
-FORMATS = {"megatron": "", "megatron-lm": "megatron-core", "torchtitan": "torchtitan", "deepspeed": "deepspeed",
-           "fsdp2": "fsdp2"}  # fmt: skip
+FORMATS = {"megatron": "", "megatron-lm": "megatron-core", "megatron-deepspeed": "megatron-deepspeed", "nemo": "megatron-core",
+           "torchtitan": "torchtitan", "deepspeed": "deepspeed", "fsdp2": "fsdp2", "accelerate": "accelerate"}  # fmt: skip
 """What --emit writes -> the engine whose layouts are searched; `megatron` is whichever of two dialects can say the model."""
 EXITS = "Exit status: 0 a layout was found; 1 nothing works, with the reason and the nearest that does; 2 bad input."
 
@@ -64,6 +65,9 @@ def register(app: typer.Typer) -> None:
     def plan(
         file: Path | None = typer.Argument(None, help="A trial or sweep as TOML: what it fixes is fixed, the rest is searched.",
                                            show_default=False),
+        around: Path | None = typer.Option(
+            None, "--around", metavar="FILE", show_default=False,
+            help="What you run now: a trial, or the configuration of Megatron, torchtitan, DeepSpeed, NeMo or accelerate."),
         model: str | None = MODEL,
         cluster: str | None = typer.Option(None, help="A preset, or a TOML file with a [cluster] table.", show_default=False),
         machine: Path | None = MACHINE,
@@ -89,17 +93,25 @@ def register(app: typer.Typer) -> None:
         as_json: bool = JSON,
     ) -> int:
         from seatrial.plan import ask, show
+        from seatrial.plan.around import place, question_around
         from seatrial.plan.request import number, share
 
         if emit not in (None, *FORMATS):
             raise BadInput(f"--emit {emit!r}: {', '.join(FORMATS)} are the formats")
+        started = None
+        if around is not None:
+            started = started_from(around, file, model, cluster, machine, space, engine, attention, settings)
         question = functools.partial(
             ask.question, file=file, model=model, cluster=cluster, machine=machine, nodes=space.nodes,
             nodes_max=space.nodes_max, procs_per_node=space.procs_per_node, sequence_parallel=space.sequence_parallel,
             precision=space.precision, attention=attention, headroom=headroom, rampup=rampup, rules=rule,
             settings=settings, shape_searched=size is not None)  # fmt: skip
-        asked, rules = question(knobs=space.knobs, engine=engine)
-        if emit and engine is None and file is None:
+        if started is not None:
+            asked, rules = question_around(started, knobs=space.knobs, rules=rule, headroom=headroom, settings=settings,
+                                           sequence_parallel=space.sequence_parallel)
+        else:
+            asked, rules = question(knobs=space.knobs, engine=engine)
+        if emit and engine is None and file is None and started is None:
             from seatrial.plan.emit import writable
 
             engine, fixed = writable(asked.model) if emit == "megatron" else (FORMATS[emit], {})
@@ -109,6 +121,9 @@ def register(app: typer.Typer) -> None:
                        price=price, size=None if size is None else number("size", size),
                        size_tolerance=share("size-tolerance", size_tolerance), fit=learned_from(calibrate, asked.cluster))
         document, found = told.document, told.found
+        if started is not None:
+            document["around"] = place(started, found, source=str(around), headroom=asked.space.headroom,
+                                       fit=learned_from(calibrate, asked.cluster))
         say_gaps(document)
         if emit and len(found):
             document["emitted"] = _emitted(emit, found, asked.batch, preamble, config, out)
@@ -123,6 +138,23 @@ def register(app: typer.Typer) -> None:
         return EXIT_GOOD if len(found) else EXIT_FINDINGS
 
 
+def started_from(around: Path, file: Path | None, model: str | None, cluster: str | None, machine: Path | None, space: Space,
+                 engine: str | None, attention: str | None, settings: list[str]) -> Trial:
+    """The layout that is run now, on the cluster that the options name."""
+    from seatrial.plan.ask import one_trial, with_machine
+    from seatrial.sweep import file as one
+
+    if file is not None:
+        raise BadInput(f"--around {around} and {file}: one of them says what the search begins with")
+    chosen, with_it = with_machine(machine, cluster, settings) if machine is not None else (cluster, settings)
+    gbs = space.knobs.get("gbs") or ""
+    given: dict[str, dict[str, Any]] = {
+        "model": {"base": model}, "batch": {"gbs": int(gbs) if gbs.isdecimal() else None},
+        "cluster": {"base": chosen, "nodes": space.nodes, "procs_per_node": space.procs_per_node},
+        "topology": {"precision": space.precision}, "execution": {"attention": attention}}  # fmt: skip
+    return one_trial(one.tables(around)[0], given, with_it, engine=engine, where=str(around))
+
+
 def _emitted(to: str, found: Found, batch: Batch, preamble: Path | None, config: Path | None,
              out: Path | None) -> dict[str, str]:
     """Of the best that can be written: file name -> its text; with a folder, path -> nothing, and the files are there."""
@@ -130,6 +162,7 @@ def _emitted(to: str, found: Found, batch: Batch, preamble: Path | None, config:
 
     from seatrial.engines import ENGINES
     from seatrial.launch.registry import load
+    from seatrial.native import WRITERS
     from seatrial.plan import emit
     from seatrial.recipe import Recipe
 
@@ -139,8 +172,11 @@ def _emitted(to: str, found: Found, batch: Batch, preamble: Path | None, config:
         trial = found.trial(i)
         ramped = replace(trial, batch=batch) if trial.batch.gbs == batch.gbs else trial
         try:
-            files = ENGINES.get(FORMATS[to])().emitted(ramped, Recipe()) if not to.startswith("megatron") else emit.megatron(
-                ramped, preamble=preamble, options=getattr(own, "options", None), shell=getattr(own, "preamble", ()), only=to)
+            if to.startswith("megatron"):
+                files = emit.megatron(ramped, preamble=preamble, options=getattr(own, "options", None),
+                                      shell=getattr(own, "preamble", ()), only=to)
+            else:
+                files = WRITERS[to](ramped) if to in WRITERS else ENGINES.get(FORMATS[to])().emitted(ramped, Recipe())
             break
         except BadInput as error:
             refused.append(str(error))

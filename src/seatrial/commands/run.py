@@ -53,6 +53,8 @@ def report(found: dict[str, Any], *, as_json: bool) -> int:
         if "attended_max" in found:
             print(f"  attention inside documents: ranks have {found['attended_min']:.2f} to {found['attended_max']:.2f} of the "
                   "mean's pairs of tokens")
+        if "notes" in found:
+            print(f"  {found['notes']}")
         print(f"  {found['events']}")
     else:
         _say(f"seatrial: {status}: {found['message']}")
@@ -84,6 +86,16 @@ def asked_for(file: Path | None, given: dict[str, dict[str, Any]], settings: lis
         trial = replace(trial, batch=replace(trial.batch, gbs=t.dp * t.mbs * 2 * t.pp))
         _say(f"batch {trial.batch.gbs}: two micro-batches for each stage and replica; --gbs says another")
     return trial, recipe
+
+
+def _warmup(recipe: Any, out: Path) -> int:
+    """The usual one, but a training that goes on keeps what it began with, which was none before this was the default."""
+    from seatrial.engine import runfile
+    from seatrial.launch.files import RUN
+
+    began = out / RUN
+    usual: int = recipe.usual_warmup
+    return runfile.read(began).recipe.warmup_steps or 0 if recipe.resume and began.exists() else usual
 
 
 def register(app: typer.Typer) -> None:
@@ -150,6 +162,8 @@ def register(app: typer.Typer) -> None:
             # A real run always has somewhere to save: at its end, and when it is asked to stop.
             folder = recipe.checkpoint_dir or str(out / "checkpoints")
             recipe = replace(recipe, checkpoint_dir=folder, resume=resume or recipe.resume)
+            if recipe.warmup_steps is None:
+                recipe = replace(recipe, warmup_steps=_warmup(recipe, out))
             with opened(launcher, config) as chosen:
                 found = run_now(trial, recipe, out=out, timeout_s=timeout, on_line=_lines(as_json), launcher=chosen,
                                 fits=would_fit)

@@ -50,6 +50,10 @@ class Adapter(Protocol):
         """`cpu`, `cuda` or `auto`, for the launcher's check; empty where only the program knows."""
         return ""
 
+    def needs_gpu(self, trial: Trial) -> str:
+        """What of it no CPU can run, in words; nothing where a CPU can."""
+        return ""
+
     def can_run(self, trial: Trial) -> None:
         """Raises Infeasible for a layout that no engine, or this one, can run."""
         from seatrial import rules

@@ -24,7 +24,7 @@ from seatrial.engines import homes
 from seatrial.engines.base import Per
 from seatrial.engines.command import fill, resolved, template_values
 from seatrial.engines.foreign import APPLIED
-from seatrial.engines.scripted import Scripted
+from seatrial.engines.scripted import Scripted, on_cpu
 from seatrial.errors import BadInput
 from seatrial.files import save
 from seatrial.plaindata import read_toml
@@ -64,8 +64,16 @@ class Described(Scripted):
         return trial.world - 1 if self.last else 0
 
     def why_not(self, trial: Trial) -> Iterator[Violation]:
+        return self._broken(trial, device="cpu" if on_cpu(trial) else trial.execution.device)
+
+    def needs_gpu(self, trial: Trial) -> str:
+        """What one of its rules about `device` says."""
+        elsewhere = [wrong.message for wrong in self._broken(trial, device="cuda")]
+        return next((wrong.message for wrong in self._broken(trial, device="cpu") if wrong.message not in elsewhere), "")
+
+    def _broken(self, trial: Trial, *, device: str) -> Iterator[Violation]:
         words = {name: 0 if value is None else value for name, value in resolved(trial).items()}
-        words["rampup_start"] = trial.batch.rampup_start or 0
+        words |= {"rampup_start": trial.batch.rampup_start or 0, "device": device}
         for text in self.rules:
             rule = expression.parse(text, words, cells=True)
             if not rule.holds(words):
@@ -128,6 +136,15 @@ class MegatronCore(Described):
 
     def __init__(self) -> None:
         super().__init__(shipped.example("engines/megatron-core.toml"))
+
+
+class Accelerate(Described):
+    """A transformers model under accelerate."""
+
+    beside = ("fsdp2.py",)
+
+    def __init__(self) -> None:
+        super().__init__(shipped.example("engines/accelerate.toml"))
 
 
 class Fsdp2(Described):

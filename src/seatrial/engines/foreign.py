@@ -22,6 +22,10 @@ from seatrial.spec import Trial
 
 START = "seatrial-engine "
 """What a driver of ours says first: the versions and the device, as JSON."""
+LOST = "seatrial-nan "
+"""What it says when the loss of its own rank is no number, before it is summed over all."""
+SAID = "seatrial-applied "
+"""What a program says that it built, as JSON by the fields of a trial."""
 OF_STEP = ("step", "sec", "loss", "grad_norm", "gbs", "skipped", "loss_scale", "tflops")
 APPLIED = (*columns.DEGREES, "vp", "gbs", "seq", "layers", "hidden", "heads", "kv_heads", "dtype", "recompute")
 """What an engine may say that it applied, by the columns of a record."""
@@ -54,10 +58,14 @@ class Foreign(Adapter):
         """From the logs alone; of one rank, whoever only wants to know how far it is."""
         runs = {path: self.run_in(path) for path in logs(run_dir) if rank is None or rank_of(path) == rank}
         best = max(runs, key=lambda path: _worth(runs[path]), default=None)
-        found: list[Event] = list(_starts(run_dir))
+        start = _said(run_dir, START)
+        found: list[Event] = [{"event": "start", **start}] if start else []
         if best is None or (run := runs[best]) is None:
             return found
         found += _iterations(run)
+        if any(isinstance(e.get("loss"), str) for e in found):
+            ranks = _lost(run_dir)
+            found = [{**e, "nan_ranks": ranks[e["step"]]} if e.get("step") in ranks else e for e in found]
         memory = {path: run.mem_gib for path, run in runs.items() if run is not None and run.mem_gib is not None}
         if memory:
             fullest = max(memory, key=lambda path: memory[path] or 0.0)
@@ -82,13 +90,20 @@ class Foreign(Adapter):
     def differs(self, trial: Trial, run_dir: Path) -> dict[str, tuple[Any, Any]]:
         """Column -> (asked, applied), of what the log says and does not agree."""
         asked = columns.flat(trial)
+        if said := _said(run_dir, SAID):
+            found = {columns.BY_FIELD[field].name: value for field, value in said.items() if field in columns.BY_FIELD}
+            return _others(asked, found)
         if trial.batch.rampup_start is not None:
             asked["gbs"] = None  # it may have ended before the last size
         runs = [run for path in logs(run_dir) if (run := self.run_in(path)) is not None and run.iteration is not None]
         run = max(runs, key=_worth, default=None)
         found = {name: getattr(run, name, None) for name in self.applied if name in asked} if run is not None else {}
-        return {name: (asked[name], value) for name, value in found.items()
-                if value not in (None, "") and asked[name] is not None and value != asked[name]}
+        return _others(asked, found)
+
+
+def _others(asked: dict[str, Any], found: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    return {name: (asked[name], value) for name, value in found.items()
+            if value not in (None, "") and asked[name] is not None and value != asked[name]}
 
 
 def logs(run_dir: Path) -> list[Path]:
@@ -127,15 +142,32 @@ def _iterations(run: Record) -> Iterator[Event]:
         yield event
 
 
-def _starts(run_dir: Path) -> Iterator[Event]:
+def _lost(run_dir: Path) -> dict[int, list[int]]:
+    """Step -> the ranks whose own loss was no number."""
+    found: dict[int, list[int]] = {}
+    for path in logs(run_dir):
+        for line in _tail(path).splitlines():
+            if line.startswith(LOST):
+                try:
+                    said = json.loads(line[len(LOST):])
+                    found.setdefault(said["step"], []).append(said["rank"])
+                except (ValueError, KeyError, TypeError):
+                    continue
+    return found
+
+
+def _said(run_dir: Path, mark: str) -> dict[str, Any]:
+    """The JSON behind a mark, of the first log that has it; empty where none does."""
     for path in logs(run_dir):
         for line in _head(path):
-            if line.startswith(START):
+            if line.startswith(mark):
                 try:
-                    yield {"event": "start", **json.loads(line[len(START):])}
-                    return
+                    found = json.loads(line[len(mark):])
                 except ValueError:
                     continue
+                if isinstance(found, dict):
+                    return found
+    return {}
 
 
 def _head(path: Path, lines: int = 200) -> Iterator[str]:

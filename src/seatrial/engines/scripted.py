@@ -13,10 +13,12 @@ seen as for our own engine.
 """
 from __future__ import annotations
 
+import itertools
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
+from seatrial import rules
 from seatrial.engines import homes
 from seatrial.engines.foreign import Foreign
 from seatrial.errors import BadInput, Infeasible
@@ -31,12 +33,21 @@ def driver(name: str) -> str:
     return str(Path(__file__).parent / "drivers" / name)
 
 
+def on_cpu(trial: Trial) -> bool:
+    """Whether its own words say so; what `auto` finds on a machine is the launcher's business."""
+    if trial.execution.device == "auto":
+        return trial.cluster is not None and trial.cluster.device.kind == "cpu"
+    return trial.execution.device == "cpu"
+
+
 class Scripted(Foreign):
     name: str = ""
     module: str = ""
     """What its Python must have."""
     model: str = ""
     """The engine model that forecasts it."""
+    otherwise: tuple[str, ...] = ()
+    """Codes of rules of all engines that it has in another form, among those of `why_not`."""
 
     def device(self, trial: Trial) -> str:
         return trial.execution.device
@@ -57,10 +68,12 @@ class Scripted(Foreign):
         raise NotImplementedError
 
     def can_run(self, trial: Trial) -> None:
-        super().can_run(trial)
-        for wrong in self.why_not(trial):
+        everyones = (wrong for wrong in rules.violations(trial) if wrong.code not in self.otherwise)
+        for wrong in itertools.chain(everyones, self.why_not(trial)):
             if wrong.level == "error":
                 raise Infeasible(wrong.message, code=wrong.code)
+        if on_cpu(trial) and (why := self.needs_gpu(trial)):
+            raise Infeasible(why, code="devices")
 
     def check(self, trial: Trial, recipe: Recipe, *, here: bool) -> None:
         self.can_run(trial)

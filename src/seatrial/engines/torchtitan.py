@@ -10,13 +10,16 @@ what is left over (distributed/pipeline_parallel.py); any other split is a list 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from seatrial.engines.scripted import Scripted, driver
 from seatrial.recipe import Recipe
 from seatrial.rules import Violation
+from seatrial.schedule import GROUPED
 from seatrial.spec import Model, Topology, Trial, divisors_near, stages_of
+from seatrial.stages import said
 
 SCHEDULES = {"gpipe": "GPipe", "1f1b": "1F1B", "interleaved": "Interleaved1F1B"}
 ROTATES = {"ring": "alltoall", "gather": "allgather"}
@@ -27,6 +30,7 @@ CONFIG, SPEC = "torchtitan.toml", "seatrial_trial"
 
 class Torchtitan(Scripted):
     name, module, model = "torchtitan", "torchtitan", "fsdp2"
+    otherwise = (GROUPED,)
     applied = ("tp", "pp", "cp", "gbs", "seq", "hidden", "layers", "heads")
 
     def speaks(self, trial: Trial) -> int:
@@ -45,6 +49,17 @@ class Torchtitan(Scripted):
         about = "# torchtitan 0.2; the model and random tokens are in seatrial_trial.py beside this file (PYTHONPATH=.)\n"
         return {CONFIG: about + tomli_w.dumps(config(trial, recipe)), f"{SPEC}.py": spec(trial)}
 
+    def can_run(self, trial: Trial) -> None:
+        """Its first stage may have the embedding alone, its last the head: what no other engine is asked by default."""
+        m, t = trial.model, trial.topology
+        if t.stage_layers is None and m.layers < t.pp * t.vp:
+            trial = replace(trial, topology=replace(t, stage_layers=stages_of(m, t)))
+        super().can_run(trial)
+
+    def needs_gpu(self, trial: Trial) -> str:
+        cp = trial.topology.cp
+        return f"torchtitan: CP {cp}: torch divides attention over ranks on GPUs alone; CP 1 would do" if cp > 1 else ""
+
     def why_not(self, trial: Trial) -> Iterator[Violation]:
         m, t, b = trial.model, trial.topology, trial.batch
         wrong = [*_model(m), *_layout(t), *(["a ramp-up of the batch"] if b.rampup_start is not None else [])]
@@ -52,18 +67,26 @@ class Torchtitan(Scripted):
             wrong.append("attention inside documents, which is a mask of the model's own arguments there and no option")
         for reason in wrong:
             yield Violation(code="engine", message=f"not for torchtitan: {reason}")
+        if t.precision == "bf16" and shards(t) == 1 and (t.tp > 1 or t.pp > 1):
+            yield Violation(code="engine-silent", message=f"not for torchtitan: bf16 with TP {t.tp} and PP {t.pp} and nothing "
+                            "sharded: it would compute in fp32; ZeRO 2 or 3, or fp32 would do")
         if m.kv % t.tp:
             yield Violation(code="kv-heads-divisible", message=f"torchtitan: {m.kv} key-value heads are not a multiple of TP "
                             f"{t.tp}: TP {divisors_near(m.kv, t.tp, between=' or ')} would do")
-        parts = t.tp * (2 * t.cp if t.cp > 1 else 1)
+        parts = t.tp * 2 * t.cp
         if m.seq % parts:
-            yield Violation(code="seq-divisible", message=f"torchtitan: sequence {m.seq} is not a multiple of {parts}, "
-                            f"which TP {t.tp} and CP {t.cp} divide it into")
-        if t.pp > 1 and min(stages_of(m, t)) == 0:
-            yield Violation(code="layers-divisible", message="torchtitan: a stage without layers")
-        if t.pp > 1 and trial.microbatches < t.pp:
-            yield Violation(code="microbatches", message=f"torchtitan: {trial.microbatches} micro-batches over PP {t.pp}: its "
-                            f"schedules need {t.pp} at least, a batch of {t.dp * t.mbs * t.pp}")
+            yield Violation(code="seq-divisible", message=f"torchtitan: sequence {m.seq} is not a multiple of {parts}, which "
+                            f"TP {t.tp} x 2 x CP {t.cp} make; it asks for the 2 without CP as well")
+        if t.pp > 1 and 0 in (split := stages_of(m, t))[1:-1]:
+            yield Violation(code="layers-divisible", message=f"torchtitan: stages of {said(split)} layers: one that is neither "
+                            "the first nor the last has nothing to train")
+        count, batch = trial.microbatches, t.dp * t.mbs * t.pp
+        if t.pp > 1 and t.schedule == "1f1b" and count < t.pp:
+            yield Violation(code="microbatches", message=f"torchtitan: {count} micro-batches over PP {t.pp}: 1F1B needs {t.pp} "
+                            f"at least, a batch of {batch}")
+        if t.schedule == "interleaved" and count % (rounds := max(1, count // t.pp)):
+            yield Violation(code=GROUPED, message=f"torchtitan: {count} micro-batches in {rounds} rounds of as many, PP {t.pp} "
+                            f"at least in each: a multiple of {batch} would do as the batch")
 
 
 def _model(m: Model) -> Iterator[str]:
@@ -101,8 +124,6 @@ def _layout(t: Topology) -> Iterator[str]:
         yield f"TP {t.tp} that leaves the sequence whole in norms; sequence_parallel = true is what it has"
     if t.precision not in PRECISIONS:
         yield f"precision {t.precision}; it has {', '.join(PRECISIONS)}"
-    if t.precision == "bf16" and shards(t) == 1 and (t.tp > 1 or t.pp > 1):
-        yield f"bf16 with TP {t.tp} and PP {t.pp} and nothing sharded: it would compute in fp32; ZeRO 2 or 3, or fp32 would do"
 
 
 def shards(t: Topology) -> int:
@@ -142,10 +163,10 @@ def config(trial: Trial, recipe: Recipe) -> dict[str, Any]:
         "optimizer": {"lr": recipe.lr, "beta1": recipe.beta1, "beta2": recipe.beta2, "eps": recipe.eps,
                       "weight_decay": recipe.weight_decay,
                       "implementation": "for-loop" if x.optimizer == "adamw-plain" else "fused"},
-        "lr_scheduler": {"warmup_steps": recipe.warmup_steps, "decay_type": "cosine",
+        "lr_scheduler": {"warmup_steps": recipe.warmup_steps or 0, "decay_type": "cosine",
                          "min_lr_factor": recipe.min_lr / recipe.lr},
         "compile": {"enable": x.compile},
-        "debug": {"seed": recipe.seed},
+        "debug": {"seed": recipe.seed, **({"moe_force_load_balance": True} if m.mixture and t.moe_balance == "forced" else {})},
         "metrics": {"log_freq": 1, "disable_color_printing": True},
         "comm": {"init_timeout_seconds": int(recipe.start_s), "train_timeout_seconds": int(max(100, 2 * recipe.stall_s))},
     }  # fmt: skip

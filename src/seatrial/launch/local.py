@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from seatrial.engines import engine_for
 from seatrial.errors import BadInput, Infeasible
 from seatrial.launch import files
 from seatrial.launch.base import POLL_S, Finished, Handle, Job, Launcher, State
@@ -147,6 +148,8 @@ def _check_devices(trial: Trial, job: Job) -> None:
             why = fp8.refuse(torch.device("cuda")) or ""
         if why:
             raise Infeasible(f"precision {t.precision}: {why}; here the engine has {', '.join(PRECISIONS)}", code="precision")
+    if there == 0 and (why := engine_for(trial).needs_gpu(trial)):
+        raise Infeasible(why, code="devices")
     if job.device == "cuda" and there == 0:
         raise Infeasible("execution.device is cuda, but this machine has no CUDA device: use cpu or auto", code="devices")
     if 0 < there < t.world:

@@ -176,7 +176,8 @@ class _Case:
 
     def _of_failure(self, event: Event) -> Outcome:
         rank, status = int(event["rank"]), event["status"]
-        memory = event.get("memory") or {}
+        memory = event.get("memory") or self._taken(rank)
+        event = {**event, "memory": memory}
         if status == "crash" and memory.get("data_bytes", 0) >= NEAR_CAP * memory.get("cap_bytes", float("inf")):
             status = "oom_host"  # what fails when the last byte is gone is not always an allocation
             event = {**event, "status": status}
@@ -189,6 +190,11 @@ class _Case:
         wanted = ("error", "line", "frames", "collective", "group", "seq", "microbatch")
         return Outcome(status=status, message=message, **place,
                        evidence={**{k: event[k] for k in wanted if k in event}, "log": self._tail(rank)})
+
+    def _taken(self, rank: int) -> dict[str, int]:
+        """Of a rank that does not say it itself: what the launcher saw last."""
+        data, cap = self.finished.data_peak_bytes.get(rank), self.job.memory_cap_bytes
+        return {} if not data else {"data_bytes": data, **({"cap_bytes": cap} if cap else {})}
 
     def _killed(self, rank: int) -> Outcome:
         done, cap = self.finished, self.job.memory_cap_bytes

@@ -36,7 +36,7 @@ from seatrial.launch.oom import Fits
 from seatrial.launch.outcome import classify
 from seatrial.launch.processes import end_leftovers
 from seatrial.lock import alone
-from seatrial.measurement import RATES, digits, measure, rates
+from seatrial.measurement import RATES, digits, measure, rates, rise
 from seatrial.outcomes import OUTCOMES
 from seatrial.recipe import Recipe
 from seatrial.record import Outcome, Record
@@ -225,7 +225,8 @@ def record_of(trial: Trial, recipe: Recipe, outcome: Outcome, said: list[Event],
         date=time.strftime("%Y-%m-%d", time.gmtime()), **asked, **figures, estimated=tuple(estimated),
         env=environment.recorded(os.environ) | public.environment.variables | public.environment.scheduler,
         loss=digits(got.loss) if got.loss is not None else None,
-        iteration=got.iterations[-1]["step"] if got.iterations else None, notes=notes, trial=public.to_dict(),
+        iteration=got.iterations[-1]["step"] if got.iterations else None,
+        notes="; ".join(text for text in (notes, rise(got.iterations)) if text), trial=public.to_dict(),
         iterations=got.iterations, measurement=got.about, breakdown=got.breakdown,
         memory={k: got.memory[k] for k in ("rank", "fullest", "ranks") if k in got.memory})
 
@@ -264,6 +265,8 @@ def summary(trial: Trial, record: Record, recipe: Recipe, events: list[Event], *
         "resumed": next((e["message"] for e in events if e["event"] == "resume"), None),
     }  # fmt: skip
     found |= {name: got.about[name] for name in ("attended_min", "attended_max") if name in got.about}
+    if record.notes:
+        found["notes"] = record.notes
     if outcome.status != "ok":
         found |= {"message": outcome.message, "rank": outcome.rank, "iteration": outcome.iteration, "phase": outcome.phase,
                   "evidence": fields.plain(outcome.evidence)}

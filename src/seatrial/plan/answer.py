@@ -91,7 +91,7 @@ def answer(found: Found, request: Request, *, top: int, by: By, tokens: float | 
     }
     if request.model.mixture and not several:
         size = arith.parameters(request.model)
-        document |= {"parameters": size.total, "active_parameters": size.active}
+        document |= {"parameters": size.total, "active_parameters": size.active, "mtp_parameters": size.mtp}
     if fit is not None:
         document["calibration"] = fit.describe()
     if not candidates:

@@ -1,6 +1,6 @@
 """Many configurations at once: one numpy column a quantity, so that the physics is written once and runs over all of them.
 
-    Configs.from_trials([trial, …])             from the words of `spec.py`
+    Configs.from_trials([trial, …])             from the words of `spec/`
     Configs.from_columns(n, layers=72, tp=…)    numbers or arrays; what is left out takes the default of its column
     configs.take(mask_or_indices)
 
@@ -35,7 +35,7 @@ RING, GATHER, ULYSSES, BOTH = (CONTEXTS.index(kind) for kind in ("ring", "gather
 OF_MODEL = ("layers", "hidden", "heads", "kv", "head_size", "inner", "seq", "gated", "layernorm", "learned", "rope", "qkv_bias",
             "out_bias", "mlp_bias", "normed_qk", "normed_embedding", "ties", "experts", "chosen", "expert_inner",
             "shared_inner", "router_bias", "expert_layers", "dense_layers", "expert_every", "is_latent", "q_rank", "kv_rank",
-            "rope_dim", "value_dim", "has_sinks", "mtp", "sliding_window", "full_every")
+            "rope_dim", "value_dim", "has_sinks", "mtp", "sliding_window", "full_every", "capacity_permille")
 """Columns that are a model's effective values, under the same names."""
 
 
@@ -80,7 +80,7 @@ DEFAULTS: dict[str, float] = {
     "procs_per_node": 1, "clock_ghz": np.nan, "experts": 0, "chosen": 0, "expert_inner": 0, "shared_inner": 0,
     "router_bias": 0, "expert_layers": 0, "dense_layers": 0, "expert_every": 1, "is_latent": 0,
     "q_rank": 0, "kv_rank": 0, "rope_dim": 0, "value_dim": 0, "has_sinks": 0, "mtp": 0,
-    "sliding_window": 0, "full_every": 0,
+    "sliding_window": 0, "full_every": 0, "capacity_permille": 0,
     **encode({name: getattr(Topology(precision="bf16"), name) for name in KNOBS if BY_FIELD[name].table == "topology"}),
 }
 
@@ -135,6 +135,8 @@ class Configs:
     """0 where attention looks back over all …"""
     full_every: Ints
     """… as each so-manieth layer does in any case; 0 for none."""
+    capacity_permille: Ints
+    """What an expert takes, over its even share; 0 where it takes all."""
     dp: Ints
     tp: Ints
     pp: Ints

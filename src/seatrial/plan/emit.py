@@ -44,19 +44,19 @@ def megatron(trial: Trial, *, preamble: Path | None = None, options: Mapping[str
              shell: Sequence[str] = (), only: str = "megatron") -> dict[str, str]:
     """File name -> content. The Slurm script runs the dialect that can express the trial, Megatron-DeepSpeed for ALiBi.
 
-    `options` of sbatch and lines of `shell`: the user's own; `only` megatron-lm: that dialect alone.
+    `options` of sbatch and lines of `shell`: the user's own; `only` megatron-lm, megatron-deepspeed: that dialect alone.
     """
-    lm = megatron_lm(trial)
-    deepspeed = megatron_deepspeed(trial) if only == "megatron" else Dialect(flags=[], notes=[])
-    files = {"megatron-lm.args": lm.text()}
-    if only == "megatron":
-        files["megatron-deepspeed.args"] = deepspeed.text()
+    none = Dialect(flags=[], notes=[])
+    lm = none if only == "megatron-deepspeed" else megatron_lm(trial)
+    deepspeed = none if only == "megatron-lm" else megatron_deepspeed(trial)
+    files = {f"{name}.args": dialect.text() for name, dialect in (("megatron-lm", lm), ("megatron-deepspeed", deepspeed))
+             if dialect is not none}
     if deepspeed.flags:
         files["ds_config.json"] = json.dumps(deepspeed_config(trial), indent=2) + "\n"
     use_deepspeed = bool(deepspeed.flags) and (trial.model.alibi or not lm.flags)
     chosen = deepspeed if use_deepspeed else lm
     if not chosen.flags:
-        neither = "neither dialect of Megatron can run this: " if deepspeed.notes else ""
+        neither = "neither dialect of Megatron can run this: " if only == "megatron" else ""
         raise BadInput(f"{neither}{'; '.join(lm.notes + deepspeed.notes)}")
     files["train.slurm"] = slurm_script(trial, chosen, preamble=preamble, options=options or {}, shell=shell,
                                         deepspeed=use_deepspeed)
@@ -111,6 +111,7 @@ def _architecture(m: Model) -> Iterator[tuple[str, ...]]:
         yield ("--add-qkv-bias",)
     if not m.layernorm:
         yield "--normalization", "RMSNorm"
+    if not m.layernorm or m.norm_eps != 1e-5:
         yield "--norm-epsilon", repr(m.norm_eps)
     if m.normed_qk:
         yield ("--qk-layernorm",)
@@ -123,9 +124,25 @@ def _architecture(m: Model) -> Iterator[tuple[str, ...]]:
     if m.rope_factor is not None and not m.yarn:
         yield ("--use-rope-scaling",)
         yield "--rope-scaling-factor", repr(m.rope_factor)
+    if m.mtp:
+        yield "--mtp-num-layers", str(m.mtp)
+        yield "--mtp-loss-scaling-factor", repr(m.mtp_loss)
     if m.kv != m.heads:
         yield ("--group-query-attention",)
         yield "--num-query-groups", str(m.kv)
+
+
+OVERLAPS = {"gradients": "--overlap-grad-reduce", "parameters": "--overlap-param-gather", "tensor": "--tp-comm-overlap"}
+
+
+def _overlapped(trial: Trial) -> Iterator[tuple[str, ...]]:
+    """What is asked for; by default what the forecast of this engine has, where there is somebody to talk to."""
+    t, said = trial.topology, trial.execution.overlap
+    able = {"gradients": t.data_ranks > 1, "parameters": t.data_ranks > 1 and t.zero == 1,
+            "tensor": t.tp > 1 and t.sequence_parallel}
+    usual = ("gradients", "parameters")
+    wanted = usual if said is None else tuple(able) if said == "all" else tuple(said.split("+"))
+    yield from ((OVERLAPS[name],) for name in OVERLAPS if name in wanted and able[name])
 
 
 LAYOUT = "--pipeline-model-parallel-layout"
@@ -170,10 +187,11 @@ def megatron_lm(trial: Trial) -> Dialect:
         return Dialect(flags=[], notes=[f"not for Megatron-LM: {reason}" for reason in why_not])
     # Trained without, and measured without: Megatron-LM's own default is 0.1.
     flags: Flags = [*_shared(trial), ("--attention-dropout", "0.0"), ("--hidden-dropout", "0.0")]
-    if m.pad_vocab_to is None:
-        flags.append(("--make-vocab-size-divisible-by", "128"))
-    else:
-        notes.append(f"pad_vocab_to {m.pad_vocab_to}: give a tokenizer, or --vocab-size, of that size")
+    # Of a tokenizer that has its own size the flag says nothing; the mock ones take it.
+    flags += [("--vocab-size", str(m.pad_vocab_to or m.vocab)), ("--make-vocab-size-divisible-by",
+                                                                 "1" if m.pad_vocab_to else "128")]
+    if m.pad_vocab_to is not None:
+        notes.append(f"pad_vocab_to {m.pad_vocab_to}: give a tokenizer of that size")
     flags += _stages(trial)
     if any(flag[0] == LAYOUT for flag in flags):
         notes.append(f"{LAYOUT} takes Megatron core 0.13 or later")
@@ -185,8 +203,7 @@ def megatron_lm(trial: Trial) -> Dialect:
             flags.append(("--num-distributed-optimizer-instances", str(t.data_ranks // (t.zero_group or 1))))
     if t.cp > 1:
         flags += _context(trial)
-    if t.data_ranks > 1 and trial.execution.overlap is not False:  # as the forecast of this engine has it
-        flags += [("--overlap-grad-reduce",), *([("--overlap-param-gather",)] if t.zero == 1 else [])]
+    flags += _overlapped(trial)
     if t.recompute == "full":
         flags += [("--recompute-granularity", "full"), ("--recompute-method", "uniform"), ("--recompute-num-layers", "1")]
     elif t.recompute == "selective":
@@ -329,9 +346,10 @@ _BLACKWELL = re.compile(r"(^|[^a-z0-9])g?b[23]00")
 
 def connections(trial: Trial) -> str:
     """The line that CUDA_DEVICE_MAX_CONNECTIONS needs: before Blackwell Megatron-LM orders communication and GEMMs of tensor
-    parallelism by one queue, and refuses to start without (megatron/training/arguments.py)."""
+    and context parallelism by one queue, and refuses to start without (megatron/training/arguments.py)."""
     device = trial.cluster.device if trial.cluster is not None else None
-    if device is None or device.kind != "gpu" or trial.topology.tp == 1 or _BLACKWELL.search(device.name.lower()):
+    ordered = trial.topology.tp * trial.topology.cp > 1
+    if device is None or device.kind != "gpu" or not ordered or _BLACKWELL.search(device.name.lower()):
         return ""
     return "export CUDA_DEVICE_MAX_CONNECTIONS=1"
 

@@ -1,16 +1,18 @@
 """Experts in the planner's columns: which layers have them, what their ranks receive, and by how much the fullest has more.
 
     depths(c)                   [3, n]: layers with experts on the first pipeline rank, the fullest in between, the last
-    rows(c)                     (token, choice) pairs that a rank computes in one layer and micro-batch, at even load
+    share(c)                    of all (token, choice) pairs those that experts have room for
+    rows(c)                     pairs that a rank computes in one layer and micro-batch, at even load
     excess(c)                   by how much the fullest rank of a layer has more: 0 where balance is forced
     kept_excess(c, layers)      the same over layers that one rank keeps at once, and its standard deviation
 
 Where balance is natural an expert's load differs from its share by SKEW, whatever it is asked to be, and by chance: tokens of
 one document choose alike, so that ALIKE of them count as one. A rank's experts even each other out, a maximum over ranks does
-not.
+not. A capacity takes off what an expert has above it.
 """
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ import numpy as np
 from seatrial.plan import network
 from seatrial.plan.configs import CHOICES, SPLITS, Configs, Floats, Ints
 from seatrial.plan.kernels import SLOWEST, Machine, copy_s
+from seatrial.plan.odds import normal
 from seatrial.spec import Cluster
 
 FORCED = CHOICES["moe_balance"].index("forced")
@@ -64,7 +67,16 @@ def own_tokens(c: Configs) -> Floats:
 
 
 def rows(c: Configs) -> Floats:
-    return own_tokens(c) * c.chosen * c.expert_tp
+    return own_tokens(c) * c.chosen * c.expert_tp * share(c)
+
+
+def share(c: Configs) -> Floats:
+    """1 without a capacity; else the mean of a normal load that ends there, counted over the tokens that meet on a rank."""
+    if not c.capacity_permille.any():
+        return np.ones(len(c))
+    spread, room = _expert_deviation(c), c.capacity_permille / 1000 - 1
+    dropped = spread * np.exp(-((room / spread) ** 2) / 2) / math.sqrt(2 * math.pi) - room * normal(-room / spread)
+    return np.where(c.capacity_permille > 0, 1 - dropped, 1.0)
 
 
 def held(c: Configs) -> Ints:
@@ -72,20 +84,35 @@ def held(c: Configs) -> Ints:
 
 
 def excess(c: Configs) -> Floats:
-    return np.where(c.moe_balance == FORCED, 0.0, _most(c.ep) * _deviation(c))
+    return _capped(c, _most(c.ep) * _deviation(c))
 
 
 def kept_excess(c: Configs, layers: Floats) -> tuple[Floats, Floats]:
     """Layers differ from each other, so that a rank which is full in one is not in the next; micro-batches hardly do."""
-    deviation = np.where(c.moe_balance == FORCED, 0.0, _deviation(c)) / np.sqrt(np.maximum(layers, 1.0))
-    return _most(c.ep) * deviation, deviation
+    deviation = _deviation(c) / np.sqrt(np.maximum(layers, 1.0))
+    most = _capped(c, _most(c.ep) * deviation)
+    return most, np.where(c.capacity_permille > 0, np.minimum(deviation, most), deviation)
+
+
+def _capped(c: Configs, more: Floats) -> Floats:
+    """Above the mean of what is computed."""
+    if not c.capacity_permille.any():
+        return more
+    most = np.minimum(1 + more, c.capacity_permille / 1000)
+    return np.where(c.capacity_permille > 0, np.maximum(most / share(c) - 1, 0.0), more)
 
 
 def _deviation(c: Configs) -> Floats:
     """Standard deviation of a rank's load over its even share."""
+    even = (c.ep == 1) | (c.moe_balance == FORCED)
+    return np.where(even, 0.0, _expert_deviation(c) / np.sqrt(held(c)))
+
+
+def _expert_deviation(c: Configs) -> Floats:
+    """… and of an expert's."""
     tokens = own_tokens(c) * c.expert_ranks
     chance = ALIKE * c.experts / np.maximum(c.chosen * tokens, 1.0)
-    return np.where(c.ep > 1, np.sqrt((SKEW**2 + chance) / held(c)), 0.0)
+    return np.where(c.moe_balance == FORCED, 1e-9, np.sqrt(SKEW**2 + chance))
 
 
 def _most(ranks: Ints) -> Floats:
@@ -97,8 +124,9 @@ def dispatch_s(c: Configs, cluster: Cluster, machine: Machine) -> Floats:
     """There or back, one micro-batch: to every rank that shares the chosen expert, to every node that has one, or of all
     tokens to all ranks."""
     group, size = network.expert_group(c), own_tokens(c) * c.hidden * machine.element_bytes
+    pairs = size * c.chosen * c.expert_tp * share(c)
     once = np.where(c.moe_dispatcher == FLEX, _nodes_share(c, cluster, group), 1.0)
-    dealt = network.all_to_all_s(cluster, group, size * c.chosen * c.expert_tp, crossing=once)
+    dealt = network.all_to_all_s(cluster, group, pairs, crossing=once)
     gathers = c.moe_dispatcher == ALLGATHER
     return np.where(gathers, network.gather_s(cluster, group, size * c.expert_ranks), dealt) if gathers.any() else dealt
 

@@ -29,7 +29,7 @@ SURPRISE = 0.001
 
 def odds(need_gib: Any, sigma: Any, limit_gib: Any) -> Floats:
     need = np.maximum(np.asarray(need_gib, dtype=np.float64), 1e-9)
-    return np.clip(_normal(np.log(limit_gib / need) / np.maximum(sigma, 1e-6)), SURPRISE, 1 - SURPRISE)
+    return np.clip(normal(np.log(limit_gib / need) / np.maximum(sigma, 1e-6)), SURPRISE, 1 - SURPRISE)
 
 
 def word(odds: float) -> str:
@@ -89,7 +89,7 @@ def limit_gib(cluster: Cluster, headroom: Headroom = Headroom()) -> float:
     return left
 
 
-def _normal(z: Floats) -> Floats:
+def normal(z: Floats) -> Floats:
     """The normal distribution function to 1e-7 (Abramowitz and Stegun 26.2.17): scipy takes longer to import than a plan to
     make."""
     t = 1 / (1 + 0.2316419 * np.abs(z))

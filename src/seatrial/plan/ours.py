@@ -125,7 +125,8 @@ def _layout(c: Configs, execution: Execution) -> Layout:
     mixture = bool((c.experts > 0).any())
     # What the fullest rank of all receives, over the layers that it keeps and in one of them.
     layers = np.where(c.recompute == RECOMPUTE.index("full"), 1.0, c.expert_layers / c.pp)
-    load, most = (1 + experts.kept_excess(c, layers)[0], 1 + experts.excess(c)) if mixture else (1.0, 1.0)
+    more = (experts.kept_excess(c, layers)[0], experts.excess(c)) if mixture else ()
+    load, most = ((1 + one) * experts.share(c) for one in more) if mixture else (1.0, 1.0)
     return Layout(
         shape=c, topology=c, vocab=c.vocab, microbatches=c.microbatches,
         selective=(c.recompute == RECOMPUTE.index("selective")) * 1, full=(c.recompute == RECOMPUTE.index("full")) * 1,

@@ -44,8 +44,10 @@ def print_plan(document: Document, request: Request) -> None:
     terminal.say(f"{of} on {cluster.name}: {nodes} x {cluster.procs_per_node} = {cluster.world} devices, "
                  f"batch {','.join(map(str, request.space.gbs))}, {document['precision']}")
     print(ENGINE.format(**document))
+    if "around" in document:
+        _around(document["around"])
     if "active_parameters" in document:
-        terminal.say(_size(document["parameters"], document["active_parameters"]))
+        terminal.say(_size(document["parameters"], document["active_parameters"], document["mtp_parameters"]))
     rejected = ", ".join(f"{code} {count:,}" for code, count in document["rejected"].items())
     terminal.say(f"{document['considered']:,} layouts considered, {document['accepted']:,} can run"
                  + (f"; rejected: {rejected}" if rejected else ""))
@@ -73,8 +75,22 @@ def print_plan(document: Document, request: Request) -> None:
     _remarks(document)
 
 
-def _size(total: int, active: int) -> str:
-    return f"{total / 1e9:.1f}B parameters, of which a token passes {active / 1e9:.2f}B."
+def _around(given: dict[str, Any]) -> None:
+    """The layout that the question began with, before those that might replace it."""
+    rank = f"number {given['rank']:,} of {given['of']:,} by time" if given["of"] else "and nothing else runs"
+    behind = f", {given['slower_by']:.1%} behind the first" if (given["slower_by"] or 0) > 0 else ""
+    fits = {"yes": "fits", "tight": f"fits with {percent(given['fit_odds'])}"}.get(given["fits"], "may well run out of memory")
+    seconds, low, high = (terminal.seconds(given[name]) for name in ("sec_per_it", "sec_lo", "sec_hi"))
+    terminal.say(f"{given['file']} runs {layout(given)}: {seconds} s ({low} to {high}), {given['mem_gib']:.1f} GiB, {fits}; "
+                 f"{rank}{behind}.")
+    if given["changes"]:
+        changes = "; ".join(f"{change['what']} ({change['gain']:.1%} less time)" for change in given["changes"])
+        terminal.say(f"With one change: {changes}.")
+
+
+def _size(total: int, active: int, mtp: int) -> str:
+    beside = f", beside {mtp / 1e9:.1f}B of multi-token prediction" if mtp else ""
+    return f"{total / 1e9:.1f}B parameters, of which a token passes {active / 1e9:.2f}B{beside}."
 
 
 def draw(candidates: list[dict[str, Any]], *, cells: int) -> None:
@@ -226,7 +242,7 @@ def explained(explained: Explained, top: int) -> None:
     print(ENGINE.format(engine=explained.engine.name, attention=explained.attention))
     if mixture:
         size = parameters(explained.trial.model)
-        terminal.say(_size(size.total, size.active))
+        terminal.say(_size(size.total, size.active, size.mtp))
     print(f"\n{terminal.seconds(explained.sec)} s per iteration (90 %: {_end(explained.lo)} to {_end(explained.hi)})")
     print(terminal.breakdown(explained.parts, "s", said=WHY))
     print(f"\n{explained.mem_gib:.1f} GiB of {explained.limit_gib:.1f} on the fullest device: it fits with "

@@ -290,10 +290,10 @@ def dense_parameters(c: Configs) -> Floats:
     found = np.stack([first, middle, np.where(one, first, last)])
     if not c.mtp.any():
         return found
-    # A layer, two norms, and what joins it with the next token's embedding, of which the last stage has a copy.
+    # A layer, three norms, and what joins it with the next token's embedding, of which the last stage has a copy.
     block = np.where(c.experts > 0, numbers([*rest_split(c, c.tp), *rest_whole(c)]), each)
     copy = np.where((c.ties == 1) | one | (c.mtp == 0), 0, words) * np.array([[0], [0], [1]])
-    return found + c.further * (block + 2 * c.hidden * c.hidden / c.tp + 2 * norm(c, c.hidden)) + copy
+    return found + c.further * (block + 2 * c.hidden * c.hidden / c.tp + 3 * norm(c, c.hidden)) + copy
 
 
 def expert_parameters(c: Configs) -> Floats:

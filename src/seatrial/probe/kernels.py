@@ -85,9 +85,9 @@ def _attention(a: Attention, dtype: torch.dtype, device: torch.device) -> Works:
     grad = torch.randn(a.batch, a.seq, width, device=device).to(dtype)
 
     backend = None
-    if device.type == "cuda" and a.heads == a.kv_heads:
-        name, _ = fastest(batch=a.batch, seq=a.seq, heads=a.heads, head_dim=a.head_dim, dtype=dtype, bias=positions.bias,
-                          device=device)
+    if device.type == "cuda":
+        name, _ = fastest(batch=a.batch, seq=a.seq, heads=a.heads, kv_heads=a.kv_heads, head_dim=a.head_dim, dtype=dtype,
+                          bias=positions.bias, device=device)
         backend = BACKENDS[name] if name else None
 
     def forward() -> Tensor:

@@ -25,6 +25,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from seatrial.engine.core.step import Engine
 from seatrial.engine.fast.grouped import FastGrouped
 from seatrial.engine.fast.kernels import Kernels
+from seatrial.engine.fast.kernels.plain import CosSin, HeadNorms, Parts
 from seatrial.engine.fast.kernels.scaling import ScalingState
 from seatrial.errors import SeatrialError
 
@@ -74,13 +75,10 @@ class Answers(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-Parts = tuple[Tensor, Tensor, Tensor]
-
-
 class FakeGemm:
     """In their place, or in a matrix of their own."""
 
-    def __call__(self, left: Tensor, right: Tensor, bias: Tensor | None = None) -> Tensor:
+    def __call__(self, left: Tensor, right: Tensor, bias: Tensor | None = None, onto: Tensor | None = None) -> Tensor:
         return left.new_empty(left.shape[0], right.shape[1])
 
     def into(self, out: Tensor, left: Tensor, right: Tensor, *, alpha: float = 1.0, add: bool = False) -> Tensor:
@@ -106,7 +104,8 @@ class FakeGrouped(FastGrouped):
 
 
 def scaled_gemm(left: Tensor, right_t: Tensor, left_inverse: Tensor, right_inverse: Tensor, *, bias: Tensor | None = None,
-                out_dtype: torch.dtype = torch.bfloat16, fast: bool = True, out: Tensor | None = None) -> Tensor:
+                out_dtype: torch.dtype = torch.bfloat16, fast: bool = True, out: Tensor | None = None,
+                onto: Tensor | None = None) -> Tensor:
     return left.new_empty(left.shape[0], right_t.shape[0], dtype=out_dtype) if out is None else out
 
 
@@ -148,11 +147,13 @@ def narrow_values(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 def kernels() -> Kernels:
     return Kernels(norm=_norm, norm_recompute=_norm_recompute, norm_backward=_norm_backward, gelu=torch.empty_like,
-                   gelu_backward=_gelu_backward, cat_qkv=_cat_qkv, reduce_partials=_nothing, add_rows=_nothing,
+                   gelu_backward=_gelu_backward, rotate=_rotate,
+                   rotate_backward=_rotate_backward, cat_qkv=_cat_qkv, reduce_partials=_nothing, add_rows=_nothing,
                    softmax_parts=_softmax_parts, softmax_gradient=_nothing, squared=_squared, adamw=_nothing,
                    adamw_split=_nothing, cast8=_cast8, put_rows=_put_rows, sum_rows=_sum_rows, gated=_gated,
                    gated_backward=_gated_backward,
-                   norm8=_norm8, norm_recompute8=_transposed, gelu8=_eight, gelu_backward8=_gelu_backward8, cat_qkv8=_cat_qkv8)
+                   norm8=_norm8, norm_recompute8=_transposed, gelu8=_eight, gelu_backward8=_gelu_backward8, gated8=_gated8,
+                   gated_backward8=_gated_backward8, cat_qkv8=_cat_qkv8)
 
 
 def _nothing(*_given: Any, **_numbers: Any) -> None:
@@ -163,28 +164,47 @@ def _sums(like: Tensor, count: int, width: int) -> Tensor:
     return like.new_empty(count, 1, width, dtype=torch.float32)
 
 
-def _norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float, *,
-          plus: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor | None]:
-    stats = x.new_empty(2, x.shape[0], dtype=torch.float32)
-    return torch.empty_like(x), stats, None if plus is None else torch.empty_like(x)
+def _stats(x: Tensor, bias: Tensor | None) -> Tensor:
+    return x.new_empty(1 if bias is None else 2, x.shape[0], dtype=torch.float32)
 
 
-def _norm_recompute(x: Tensor, stats: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+def _norm(x: Tensor, weight: Tensor, bias: Tensor | None, eps: float) -> tuple[Tensor, Tensor]:
+    return torch.empty_like(x), _stats(x, bias)
+
+
+def _norm_recompute(x: Tensor, stats: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return torch.empty_like(x)
 
 
-def _norm_backward(dh: Tensor, x: Tensor, stats: Tensor, weight: Tensor,
-                   residual: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    return torch.empty_like(x), _sums(x, 2 if residual is None else 3, x.shape[1])
+def _norm_backward(dh: Tensor, x: Tensor, stats: Tensor, weight: Tensor, residual: Tensor | None = None, *,
+                   sum_residual: bool = False) -> tuple[Tensor, Tensor]:
+    return torch.empty_like(x), _sums(x, len(stats) + sum_residual, x.shape[1])
 
 
 def _gelu_backward(dg: Tensor, pre: Tensor, *, recompute: bool) -> tuple[Tensor, Tensor | None, Tensor]:
     return dg, torch.empty_like(pre) if recompute else None, _sums(pre, 1, pre.shape[1])
 
 
+def _gated(pre: Tensor, weight_R: Tensor | None = None) -> Tensor:
+    return pre.new_empty(pre.shape[0], pre.shape[1] // 2)
+
+
+def _gated_backward(d: Tensor, pre: Tensor, weight_R: Tensor | None = None) -> Tensor | None:
+    return None if weight_R is None else torch.empty_like(weight_R)
+
+
+def _rotate(qkv: Tensor, heads: tuple[int, int], cos_sin: CosSin | None, norms: HeadNorms | None) -> Tensor:
+    return qkv if norms is None else qkv.new_empty(len(qkv), sum(heads) * len(norms[0]))
+
+
+def _rotate_backward(d_q: Tensor, d_k: Tensor, qkv: Tensor | None, cos_sin: CosSin | None,
+                     norms: HeadNorms | None) -> Tensor | None:
+    return None if norms is None else _sums(d_q, 2, len(norms[0]))
+
+
 def _cat_qkv(parts: Parts) -> tuple[Tensor, Tensor]:
-    tokens, width = parts[0].shape
-    return parts[0].new_empty(tokens, 3 * width), _sums(parts[0], 1, 3 * width)
+    width = sum(part.shape[1] for part in parts)
+    return parts[0].new_empty(len(parts[0]), width), _sums(parts[0], 1, width)
 
 
 def _softmax_parts(logits: Tensor, targets: Tensor, real: int) -> Parts:
@@ -207,14 +227,6 @@ def _sum_rows(rows_RH: Tensor, place_TK: Tensor) -> Tensor:
     return rows_RH.new_empty(place_TK.shape[0], rows_RH.shape[1])
 
 
-def _gated(pre: Tensor, weight_R: Tensor) -> Tensor:
-    return pre.new_empty(pre.shape[0], pre.shape[1] // 2)
-
-
-def _gated_backward(d: Tensor, pre: Tensor, weight_R: Tensor) -> Tensor:
-    return torch.empty_like(weight_R)
-
-
 # eight bits
 
 
@@ -231,10 +243,8 @@ def _cast8(x: Tensor, scaling: ScalingState, *, rows: bool = True, cols: bool = 
     return _eight(x, scaling) if rows else None, _transposed(x, scaling) if cols else None
 
 
-def _norm8(x: Tensor, weight: Tensor, bias: Tensor, eps: float, scaling: ScalingState, *,
-           added: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor | None]:
-    stats = x.new_empty(2, x.shape[0], dtype=torch.float32)
-    return _eight(x, scaling), stats, None if added is None else torch.empty_like(x)
+def _norm8(x: Tensor, weight: Tensor, bias: Tensor | None, eps: float, scaling: ScalingState) -> tuple[Tensor, Tensor]:
+    return _eight(x, scaling), _stats(x, bias)
 
 
 def _gelu_backward8(dg: Tensor, pre: Tensor, scaling: ScalingState,
@@ -242,7 +252,16 @@ def _gelu_backward8(dg: Tensor, pre: Tensor, scaling: ScalingState,
     return _eight(pre, scaling), _transposed(pre, scaling), _transposed(pre, g_scaling), _sums(pre, 1, pre.shape[1])
 
 
+def _gated8(pre: Tensor, scaling: ScalingState) -> Tensor:
+    return _eight(_gated(pre), scaling)
+
+
+def _gated_backward8(d: Tensor, pre: Tensor, scaling: ScalingState, g_scaling: ScalingState, *,
+                     sums: bool = True) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    added = _sums(pre, 1, pre.shape[1]) if sums else None
+    return _eight(pre, scaling), _transposed(pre, scaling), _transposed(d, g_scaling), added
+
+
 def _cat_qkv8(parts: Parts, scaling: ScalingState) -> tuple[Tensor, Tensor, Tensor]:
-    tokens, width = parts[0].shape
-    whole = parts[0].new_empty(tokens, 3 * width, dtype=scaling.dtype)
-    return whole, _transposed(whole, scaling), _sums(parts[0], 1, 3 * width)
+    whole, sums = _cat_qkv(parts)
+    return _eight(whole, scaling), _transposed(whole, scaling), sums

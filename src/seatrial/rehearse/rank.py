@@ -318,7 +318,8 @@ def gpu_ops(trial: Trial) -> Ops:
                        gemm=fake.FakeGemm() if config.fused else None, scaled_gemm=fake.scaled_gemm)
     # No fused kernel of a GPU takes grouped heads in fp32.
     grouped = trial.topology.precision == "fp32" and trial.model.kv != trial.model.heads
-    return replace(ops, rms_norm=fake.rms_norm, narrow_values=fake.narrow_values, swiglu=swiglu_by_autograd,
+    rms_norm = ops.rms_norm if config.fused else fake.rms_norm
+    return replace(ops, rms_norm=rms_norm, narrow_values=fake.narrow_values, swiglu=swiglu_by_autograd,
                    attention=SDPBackend.MATH if grouped else None)
 
 

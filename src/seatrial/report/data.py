@@ -70,11 +70,13 @@ GROUPS = {
 """How the fields of one record are shown together."""
 
 
-def page_columns() -> list[dict[str, Any]]:
-    """The columns of the page's table in their order, those of the trial with all that the page says about them."""
+def page_columns(*, engines: int = 1) -> list[dict[str, Any]]:
+    """The columns of the page's table in their order, those of the trial with all that the page says about them. Several
+    `engines` are what rows differ in first."""
     searched = [name for name, own in ASKED.items() if columns.COLUMNS[own].about.searched]
     rest = [name for group in (columns.SHAPE, columns.LAYOUT, columns.AROUND) for name, own in ASKED.items() if own in group]
-    names = [*FIRST, *((name, "") for name in searched), *FIGURES, *((name, "") for name in rest), *LAST]
+    first = [*FIRST[:2], *([("engine", "")] if engines > 1 else []), *FIRST[2:]]
+    names = [*first, *((name, "") for name in searched), *FIGURES, *((name, "") for name in rest), *LAST]
     return [_page_column(name, label) for name, label in dict(names).items()]
 
 
@@ -155,7 +157,7 @@ def build(records: Sequence[Record], *, title: str, clusters: Clusters = Cluster
         "title": title,
         "made": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
         "version": __version__,
-        "columns": page_columns(),
+        "columns": page_columns(engines=len({record.engine for record in records if record.engine})),
         "groups": GROUPS,
         "statuses": {status: "good" if kind.kind == "ok" else "warn" if kind.kind == "not run" or kind.timed else "bad"
                      for status, kind in OUTCOMES.items()},

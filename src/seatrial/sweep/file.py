@@ -32,7 +32,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from seatrial import columns, expression, fields, plaindata, presets, stages, trialfile
+from seatrial import columns, expression, fields, native, plaindata, presets, stages, trialfile
 from seatrial.engines import engine_for
 from seatrial.errors import BadInput, Infeasible
 from seatrial.measurement import TIMED_SHORT, short_batch
@@ -179,7 +179,7 @@ def run_config(task: Task, measure: Measure, *, slow_s: float | None = None, sec
 
 
 def load(path: str | os.PathLike[str], settings: Iterable[str] = ()) -> Sweep:
-    return build(presets.read_toml(path), settings, where=str(path), name=re.sub(r"[^A-Za-z0-9._+-]", "-", Path(path).stem))
+    return build(trialfile.tables_of(path), settings, where=str(path), name=re.sub(r"[^A-Za-z0-9._+-]", "-", Path(path).stem))
 
 
 def build(data: Mapping[str, Any], settings: Iterable[str] = (), *, where: str = "sweep", name: str = "sweep") -> Sweep:
@@ -431,7 +431,7 @@ def is_sweep(data: Mapping[str, Any]) -> bool:
 
 def tables(path: str | os.PathLike[str], wanted: str = "") -> tuple[dict[str, Any], str]:
     """The tables of one trial and its label; of a sweep the one that `wanted` names, else the first that can run."""
-    data = presets.read_toml(path)
+    data = trialfile.tables_of(path)
     if not is_sweep(data):
         if wanted:
             raise BadInput(f"{path}: is one trial, and has no {wanted!r} to choose")
@@ -463,8 +463,9 @@ def _has(task: Task, word: str) -> bool:
 class Asked:
     """What a file says that the planner would otherwise be told by options."""
 
-    model: str
-    cluster: str
+    model: str | dict[str, Any]
+    cluster: str | None
+    """None where the file is another engine's configuration: it does not say what it runs on."""
     knobs: dict[str, Any] = field(default_factory=dict)
     """gbs, and the fixed values of [topology]."""
     engine: str | None = None
@@ -475,8 +476,9 @@ class Asked:
 
 
 def asked(path: Path) -> Asked:
-    data = presets.read_toml(path)
-    for table in ("model", "cluster", "batch"):
+    data = trialfile.tables_of(path)
+    theirs = native.read(path) is not None
+    for table in ("batch",) if theirs else ("model", "cluster", "batch"):
         if table not in data:
             raise BadInput(f"{path}: a plan needs a [{table}] table in it")
     topology, batch, axes = (_table(data.get(name, {}), f"{path}: {name}") for name in ("topology", "batch", "axes"))
@@ -491,6 +493,7 @@ def asked(path: Path) -> Asked:
     start = batch.get("rampup_start")
     rampup = None if start is None else (start, batch.get("rampup_increment"), batch.get("rampup_samples"))
     rules = fields.convert(data.get("rules", []), tuple[str, ...], where="rules")
-    return Asked(model=str(path), cluster=str(path), knobs=knobs, engine=data.get("engine"), rampup=rampup, rules=rules,
+    return Asked(model=data.get("model", {}) if theirs else str(path), cluster=None if theirs else str(path), knobs=knobs,
+                 engine=data.get("engine"), rampup=rampup, rules=rules,
                  execution={name: value for name, value in _table(data.get("execution", {}), f"{path}: execution").items()
                             if name in ("attention", "overlap")})

@@ -108,6 +108,8 @@ _BRACKET = re.compile(r"[(\[]([^)\]]*)[)\]]")
 
 _AFTER_COMMA = re.compile(r",\s*(ms|s|sec|seconds|min|[GM]i?B|%)$")
 """`step, ms` is `step (ms)`."""
+_THOUSANDS_OF = re.compile(r"\b([kKM])[ -]?(tok(?:en)?s?\b.*)")
+"""`ktok/s` is `tok/s (k)`."""
 
 
 @lru_cache(maxsize=4096)
@@ -116,6 +118,9 @@ def read_heading(raw: str) -> Column:
     if len(raw) > LONGEST_HEADING:
         return Column(heading=raw.strip())
     text = _AFTER_COMMA.sub(r" (\1)", clean(raw).strip("*†^ "))
+    if text == "S":
+        return Column(heading=raw.strip(), field="seq", kind="count")  # seconds are written small
+    text = _THOUSANDS_OF.sub(r"\2 (\1)", text)
     inside = [part for group in _BRACKET.findall(text) for part in re.split(r"[,;]", group)]
     plain = normal(_BRACKET.sub(" ", text))
     whole = normal(text)
@@ -182,15 +187,27 @@ _WEAK = {"card", "model", "model name", "batch size", "batch", "bs", "time", "de
 
 
 _LETTERS_OF_A_SHAPE = {"L": "layers", "l": "layers", "d": "hidden", "h": "hidden", "H": "hidden", "a": "heads"}
+_LETTERS_OF_A_LAYOUT = {"t": "tp", "p": "pp", "d": "dp"}
+_LETTERS_OF_A_BATCH = {"b": "mbs", "B": "gbs"}
 
 
 def in_letters(headings: Sequence[str]) -> dict[str, str]:
-    """Heading -> field of `L`, `d` and `a` as papers write them: only where the table has layers and a width, however named."""
-    letters = {heading: field for heading in headings if (field := _LETTERS_OF_A_SHAPE.get(heading.strip("*_`$ ")))}
+    """Heading -> field of `L`, `d` and `a` or of `t`, `p` and `d` as papers write them: only where the table has layers and a
+    width, or several kinds of parallelism, however named."""
     named = {read_heading(heading).field for heading in headings}
-    fields = [*letters.values()]
-    whole = {"layers", "hidden"} <= {*fields, *named} and len(fields) == len({*fields}) and not named & {*fields}
-    return letters if whole else {}
+    axes = {"dp", "tp", "pp", "cp", "ep"}
+    for meant, wanted in ((_LETTERS_OF_A_SHAPE, {"layers", "hidden"}), (_LETTERS_OF_A_LAYOUT | _LETTERS_OF_A_BATCH, axes)):
+        letters = {heading: field for heading in headings if (field := meant.get(heading.strip("*_`$ ")))}
+        fields = [*letters.values()]
+        if len(wanted & {*fields, *named}) >= 2 and len(fields) == len({*fields}) and not named & {*fields}:
+            return letters
+    return {}
+
+
+_IN_COMPANY: dict[str, tuple[str, Kind, frozenset[str]]] = {
+    "global": ("gbs", "count", frozenset({"mbs"})), "stage": ("zero_stage", "zero", frozenset({"mbs", "gbs", "dp"})),
+}
+"""What a word means beside columns of these fields, where no other column says it."""
 
 
 def settle(columns: list[Column]) -> list[Column]:
@@ -198,10 +215,19 @@ def settle(columns: list[Column]) -> list[Column]:
     letters = in_letters([column.heading for column in columns])
     columns = [Column(heading=one.heading, field=letters[one.heading], kind="count") if one.heading in letters else one
                for one in columns]  # fmt: skip
+    named = {column.field for column in columns}
+    for at, column in enumerate(columns):
+        field, kind, beside = _IN_COMPANY.get(normal(column.heading), ("", "word", frozenset()))
+        if not column.field and field not in named and beside & named and not (field == "zero_stage" and "pp" in named):
+            columns = [*columns[:at], Column(heading=column.heading, field=field, kind=kind), *columns[at + 1 :]]
     for at, (before, column) in enumerate(pairwise(columns), 1):
         # `GPU | #`: which, and how many.
         if column.heading.strip().lower() in ("#", "n", "count", "qty") and before.field in ("gpus", "machine"):
             columns = [*columns[:at], Column(heading=column.heading, field="gpus", kind="count"), *columns[at + 1 :]]
+    if any(re.search(r"\b(?:f|h)?sdp|shard", normal(column.heading)) for column in columns):
+        # Of HSDP the replicas are one factor of DP, and the groups of shards the other.
+        columns = [Column(heading=one.heading) if one.field == "dp" and "repl" in normal(one.heading) else one
+                   for one in columns]  # fmt: skip
     taken = {column.field for column in columns if column.field and normal(column.heading) not in _WEAK}
     return [
         Column(heading=column.heading) if column.field in taken and normal(column.heading) in _WEAK else column

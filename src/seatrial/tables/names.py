@@ -27,7 +27,7 @@ _NAMES = """
 machine word:
     machine, cluster, system, hardware, device, card, gpu type, gpu model, accelerator, device type, accelerator type
 gpus:
-    npu num, gpus used
+    npu num, gpus used, gcds, num gcds
 nodes:
     num hosts, number of hosts
 dp:
@@ -106,8 +106,10 @@ samples_per_s rate:
     sequences per sec, sequences per second, seq per sec, throughput samples per s
 tokens_per_s rate:
     tokens per s, tokens per sec, tokens per second, tok per s, toks per s, token per s, tps, tok per sec,
-    throughput tokens per s, token per sec, token throughput, global tokens per s, aggregate tokens per s, total tokens per s
+    throughput tokens per s, throughput t per s, t per s,
+    token per sec, token throughput, global tokens per s, aggregate tokens per s, total tokens per s
 tokens_per_s_per_process rate:
+    t per s per gpu, gputhroughput t per s per gpu, throughput t per s per gpu,
     tokens per s per gpu, tokens per sec per gpu, tokens per second per gpu, tok per s per gpu, tgs,
     tokens per gpu per second, tokens per gpu per second tgs, tps per gpu, tokens per gpu per s,
     tokens per s per process, tokens per gpu per sec, wps per gpu, tokens per s per device, token throughput per gpu
@@ -183,7 +185,8 @@ _SAME = {word: one for one, words in {
     "tokens": "tok toks token", "tflops": "tflop teraflop teraflops", "pflops": "pflop petaflop petaflops",
     "utilization": "util utilisation", "samples": "sample sequence sequences seqs",
 }.items() for word in words.split()}  # fmt: skip
-EACH = frozenset("gpu gpus device devices accelerator accelerators card cards chip chips npu tpu process rank worker".split())
+EACH = frozenset("gpu gpus device devices accelerator accelerators card cards chip chips npu tpu gcd gcds process rank "
+                 "worker".split())
 """What a figure is per, where all mean one of the devices."""
 _COUNTING = frozenset("num number no n count total".split())
 _AVERAGED = frozenset("avg average mean median achieved measured observed".split())

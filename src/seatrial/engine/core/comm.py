@@ -22,6 +22,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.autograd import Function
 
+from seatrial.engine.core.eager import eager
 from seatrial.engine.core.mesh import Group, Mesh
 from seatrial.engine.core.params import Held
 from seatrial.engine.watch.heartbeat import Heartbeat
@@ -321,7 +322,7 @@ class _Leave(Function):
         return ctx.tp.into_region(grads[0]), None
 
 
-@torch.compiler.disable
+@eager
 def _apply(pair: type[Function], x: Tensor, tp: TensorParallel) -> Tensor:
     return pair.apply(x, tp)
 

@@ -29,6 +29,7 @@ from torch.autograd import Function
 from torch.nn.attention import SDPBackend
 
 from seatrial.engine.core.comm import Comm, Pending
+from seatrial.engine.core.eager import eager
 from seatrial.engine.core.lse_kernels import Kernel, Squares, kernel_for
 from seatrial.engine.core.mesh import Group
 from seatrial.engine.core.pieces import Bias, Piece, Softmax, SoftmaxBackward, Starts, Stretch, packed, pieces
@@ -201,7 +202,7 @@ class _Attend(Function):
         return *context.neighbours.leave(backward.result(), gradients.result()), d_sinks, None, None
 
 
-@torch.compiler.disable
+@eager
 def _attend(*given: Any) -> Tensor:
     return _Attend.apply(*given)  # type: ignore[no-any-return]
 

@@ -14,6 +14,7 @@ used, and there, once for each micro-batch whatever is recomputed, they and the 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,6 +33,9 @@ from seatrial.spec import Model, Router
 if TYPE_CHECKING:
     from seatrial.engine.core.model import Linear, Shared
     from seatrial.engine.core.ops import Grouped
+
+
+Move = Callable[[Tensor, Comm, Group], Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -244,32 +248,6 @@ class _Arrive(Function):
         return grads[0].new_empty(1).expand(ctx.shape), None
 
 
-class _Gather(Function):
-    """Forward: rows of all ranks. Backward: the sum of what they make of this one's."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, comm: Comm, group: Group) -> Tensor:
-        ctx.comm, ctx.group = comm, group
-        return gather_rows(x, comm, group)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Any:
-        return sum_rows(grads[0], ctx.comm, ctx.group), None, None
-
-
-class _Scatter(Function):
-    """Forward: the sum over the ranks of this one's rows. Backward: gradients of all rows."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, comm: Comm, group: Group) -> Tensor:
-        ctx.comm, ctx.group = comm, group
-        return sum_rows(x, comm, group)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Any:
-        return gather_rows(grads[0], ctx.comm, ctx.group), None, None
-
-
 def gather_rows(x: Tensor, comm: Comm, group: Group) -> Tensor:
     out = x.new_empty(group.size * x.shape[0], *x.shape[1:])
     return comm.all_gather(out, x.contiguous(), group, timer=TIMER).wait()
@@ -278,6 +256,24 @@ def gather_rows(x: Tensor, comm: Comm, group: Group) -> Tensor:
 def sum_rows(x: Tensor, comm: Comm, group: Group) -> Tensor:
     part = comm.reduce_scatter(x.clone(memory_format=torch.contiguous_format).view(-1), group, timer=TIMER).wait()
     return part.clone().view(-1, *x.shape[1:])
+
+
+def own_rows(x: Tensor, comm: Comm, group: Group) -> Tensor:
+    """This rank's part of rows that all have."""
+    return x.reshape(group.size, -1, x.shape[-1])[group.rank]
+
+
+class _Moved(Function):
+    """Rows from rank to rank by one of these; gradients by its conjugate."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, there: Move, back: Move, comm: Comm, group: Group) -> Tensor:
+        ctx.back, ctx.comm, ctx.group = back, comm, group
+        return there(x, comm, group)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        return ctx.back(grads[0], ctx.comm, ctx.group), None, None, None, None
 
 
 class _Put(Function):
@@ -292,32 +288,6 @@ class _Put(Function):
     def backward(ctx: Any, *grads: Tensor) -> Any:
         (places,) = ctx.saved_tensors
         return grads[0].index_select(0, places), None, None
-
-
-class _OwnTokens(Function):
-    """Forward: this tensor-parallel rank's part of rows that all have. Backward: gradients of all rows."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, comm: Comm, group: Group) -> Tensor:
-        ctx.comm, ctx.group = comm, group
-        return x.view(group.size, -1, x.shape[-1])[group.rank]
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Any:
-        return gather_rows(grads[0], ctx.comm, ctx.group), None, None
-
-
-class _AllTokens(Function):
-    """The other way round."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, comm: Comm, group: Group) -> Tensor:
-        ctx.group = group
-        return gather_rows(x, comm, group)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Any:
-        return grads[0].reshape(ctx.group.size, -1, grads[0].shape[-1])[ctx.group.rank], None, None
 
 
 def tally(numbers: Tensor, size: int) -> Tensor:
@@ -387,7 +357,7 @@ class AllGather:
 
     def __init__(self, common: ExpertParallel, routing: Routing, *, layer: int):
         self.common, held, group = common, common.held, common.group
-        self.weight = _Gather.apply(routing.weight_Tk, common.comm, group)
+        self.weight = _Moved.apply(routing.weight_Tk, gather_rows, sum_rows, common.comm, group)
         expert = gather_rows(routing.expert_Tk, common.comm, group).reshape(-1) - held.first
         elsewhere = (expert < 0) | (expert >= held.count)
         expert = expert.masked_fill(elsewhere, held.count)
@@ -395,7 +365,7 @@ class AllGather:
         self.pairs = expert.argsort(stable=True)[: self.rows]
 
     def depart(self, x_TH: Tensor) -> Tensor:
-        every = _Gather.apply(x_TH, self.common.comm, self.common.group)
+        every = _Moved.apply(x_TH, gather_rows, sum_rows, self.common.comm, self.common.group)
         return every.index_select(0, self.pairs // self.common.top_k)  # type: ignore[no-any-return]
 
     def arrive(self, sent: Tensor) -> Tensor:
@@ -404,7 +374,7 @@ class AllGather:
     def combine(self, y_NH: Tensor) -> Tensor:
         weighted = y_NH * self.weight.reshape(-1).index_select(0, self.pairs).to(y_NH.dtype).unsqueeze(1)
         every = _Put.apply(weighted, self.pairs // self.common.top_k, self.weight.shape[0])
-        return _Scatter.apply(every, self.common.comm, self.common.group)  # type: ignore[no-any-return]
+        return _Moved.apply(every, sum_rows, gather_rows, self.common.comm, self.common.group)  # type: ignore[no-any-return]
 
 
 # ---- the experts
@@ -475,7 +445,7 @@ class Experts(nn.Module):
         c, tp = self.common, self.of.tp
         x_TH, cuts = h_BSH.reshape(-1, h_BSH.shape[-1]), tp.size > 1 and not tp.sequence_parallel
         if cuts:
-            x_TH = _OwnTokens.apply(x_TH, c.comm, tp.group)
+            x_TH = _Moved.apply(x_TH, own_rows, gather_rows, c.comm, tp.group)
         routing, passed = self.route(x_TH)
         if self.fast is not None and c.group.size == 1 and self.of.model.router.capacity is None:
             passed.received = routing.expert_Tk.numel()
@@ -484,7 +454,7 @@ class Experts(nn.Module):
         else:
             out_TH, beside = self._dispatched(x_TH, h_BSH, routing, passed)
         if cuts:
-            out_TH = _AllTokens.apply(out_TH, c.comm, tp.group)
+            out_TH = _Moved.apply(out_TH, gather_rows, own_rows, c.comm, tp.group)
         out = out_TH.view_as(h_BSH)
         return out if beside is None else out + beside
 

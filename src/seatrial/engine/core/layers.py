@@ -46,8 +46,8 @@ class MainGrad(Protocol):
     def add_rows(self, rows: Tensor, values_TN: Tensor, add: AddRows | None = None) -> None:
         """`add`: a kernel that adds them into a buffer; it leaves out rows that the buffer does not have."""
 
-    def add_computed(self, make: Callable[[Tensor | None, torch.dtype], Tensor]) -> None:
-        """gradient += make(out or None, type): where `out` is given the result is written there."""
+    def add_computed(self, make: Callable[[Tensor | None, torch.dtype], Tensor], last: bool = True) -> None:
+        """gradient += make(out or None, type): where `out` is given the result is written there; `last` as of `add_gemm`."""
 
     def buffer(self) -> tuple[Tensor, bool]:
         """Where to put the gradient, and whether it overwrites what is there; `mark_ready` follows."""

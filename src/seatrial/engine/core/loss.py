@@ -22,12 +22,35 @@ if TYPE_CHECKING:
 
 
 class CrossEntropy(Protocol):
-    def __call__(self, h_TH: Tensor, weight_VH: Tensor, targets_T: Tensor, tp: TensorParallel, *, real: int, gradient: bool,
-                 gemm: Gemm) -> tuple[Tensor, Tensor]:
+    def __call__(self, logits_TV: Tensor, targets_T: Tensor, tp: TensorParallel, *, real: int,
+                 gradient: bool) -> tuple[Tensor, Tensor]:
         """The loss of each token, and softmax minus one at the target: the gradient of the logits, where it is asked for.
 
-        Targets count from this rank's first row of the weight, of which the first `real` are no padding.
+        Targets count from this rank's first logit, of which the first `real` are no padding. The logits are used up.
         """
+
+
+class Head(Protocol):
+    """The GEMMs with the vocabulary's matrix."""
+
+    def logits(self, h_TH: Tensor, weight_VH: Tensor) -> Tensor: ...
+
+    def back(self, d_logits_TV: Tensor, h_TH: Tensor, weight_VH: Tensor, d_h_TH: Tensor, *, scale: float, last: bool) -> None:
+        """`scale` x the gradients: of h into its place, the weight's to its main_grad; `last`: of this use."""
+
+
+class PlainHead:
+    def __init__(self, gemm: Gemm):
+        self.gemm = gemm
+
+    def logits(self, h_TH: Tensor, weight_VH: Tensor) -> Tensor:
+        return self.gemm(h_TH, weight_VH.t())
+
+    def back(self, d_logits_TV: Tensor, h_TH: Tensor, weight_VH: Tensor, d_h_TH: Tensor, *, scale: float, last: bool) -> None:
+        self.gemm.into(d_h_TH, d_logits_TV, weight_VH, alpha=scale)
+        main_grad = main_grad_of(weight_VH)
+        if main_grad is not None:
+            main_grad.add_gemm(d_logits_TV, h_TH, alpha=scale, last=last)
 
 
 def token_loss(hidden_BSH: Tensor, weight_VH: Tensor, targets_BS: Tensor, tp: TensorParallel, *, vocab: int, chunk: int,
@@ -42,11 +65,11 @@ def token_loss(hidden_BSH: Tensor, weight_VH: Tensor, targets_BS: Tensor, tp: Te
     real = max(0, min(weight_VH.shape[0], vocab - first))
     total = torch.zeros((), dtype=torch.float32, device=hidden.device)
     d_hidden = torch.empty_like(hidden) if scale is not None else None
-    main_grad = main_grad_of(weight_VH)
+    head = ops.head or PlainHead(ops.gemm)
     for at in range(0, hidden.shape[0], chunk):
         h = hidden[at : at + chunk]
-        losses, probabilities = ops.cross_entropy(h, weight_VH, targets[at : at + chunk] - first, tp, real=real,
-                                                  gradient=scale is not None, gemm=ops.gemm)
+        losses, probabilities = ops.cross_entropy(head.logits(h, weight_VH), targets[at : at + chunk] - first, tp, real=real,
+                                                  gradient=scale is not None)
         if counted_BS is not None:
             counts = counted_BS.reshape(-1)[at : at + chunk]
             losses, probabilities = losses * counts, probabilities.mul_(counts.unsqueeze(1))
@@ -55,9 +78,7 @@ def token_loss(hidden_BSH: Tensor, weight_VH: Tensor, targets_BS: Tensor, tp: Te
             continue
         # What is left of the logits is their gradient but for the factor, which the GEMMs take as alpha.
         d_logits = probabilities.to(h.dtype)
-        ops.gemm.into(d_hidden[at : at + chunk], d_logits, weight_VH, alpha=scale)
-        if main_grad is not None:
-            main_grad.add_gemm(d_logits, h, alpha=scale, last=at + chunk >= hidden.shape[0])
+        head.back(d_logits, h, weight_VH, d_hidden[at : at + chunk], scale=scale, last=at + chunk >= hidden.shape[0])
         # Else the next chunk's logits would be made beside these.
         del probabilities, d_logits
     if d_hidden is None:
@@ -65,11 +86,11 @@ def token_loss(hidden_BSH: Tensor, weight_VH: Tensor, targets_BS: Tensor, tp: Te
     return total, tp.out_of_region(d_hidden.view_as(whole_BSH)).wait()
 
 
-def cross_entropy(h_TH: Tensor, weight_VH: Tensor, targets_T: Tensor, tp: TensorParallel, *, real: int, gradient: bool,
-                  gemm: Gemm) -> tuple[Tensor, Tensor]:
+def cross_entropy(logits_TV: Tensor, targets_T: Tensor, tp: TensorParallel, *, real: int,
+                  gradient: bool) -> tuple[Tensor, Tensor]:
     """On fp32 logits, which become their gradient in place."""
-    logits_TV = gemm(h_TH, weight_VH.t()).float()
-    if real < weight_VH.shape[0]:
+    logits_TV = logits_TV.float()
+    if real < logits_TV.shape[1]:
         logits_TV[:, real:] = -math.inf
     index = targets_T.clamp(0, logits_TV.shape[1] - 1).unsqueeze(1)
     here = (targets_T >= 0) & (targets_T < logits_TV.shape[1])

@@ -18,7 +18,7 @@ from torch.nn.attention import SDPBackend
 
 from seatrial.engine.core import layers
 from seatrial.engine.core.layers import AddRows, LayerNormOp, RmsNormOp, finite, layer_norm, rms_norm, swiglu, with_room
-from seatrial.engine.core.loss import CrossEntropy, cross_entropy
+from seatrial.engine.core.loss import CrossEntropy, Head, cross_entropy
 
 if TYPE_CHECKING:
     from seatrial.engine.core.comm import TensorParallel
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 
 class Gemm(Protocol):
-    def __call__(self, left: Tensor, right: Tensor, bias: Tensor | None = None) -> Tensor:
-        """left right (+ bias)"""
+    def __call__(self, left: Tensor, right: Tensor, bias: Tensor | None = None, onto: Tensor | None = None) -> Tensor:
+        """left right (+ bias) (+ onto)"""
 
     def into(self, out: Tensor, left: Tensor, right: Tensor, *, alpha: float = 1.0, add: bool = False) -> Tensor:
         """out = alpha x left right, or out + that; `out` may be of a wider type."""
@@ -58,8 +58,11 @@ class OnePassAdamW(Protocol):
 
 
 class PlainGemm:
-    def __call__(self, left: Tensor, right: Tensor, bias: Tensor | None = None) -> Tensor:
-        return left @ right if bias is None else torch.addmm(bias, left, right)
+    def __call__(self, left: Tensor, right: Tensor, bias: Tensor | None = None, onto: Tensor | None = None) -> Tensor:
+        if bias is None or onto is None:
+            added = bias if onto is None else onto
+            return left @ right if added is None else torch.addmm(added, left, right)
+        return (onto + bias).addmm_(left, right)
 
     def into(self, out: Tensor, left: Tensor, right: Tensor, *, alpha: float = 1.0, add: bool = False) -> Tensor:
         if out.dtype == left.dtype:
@@ -168,6 +171,8 @@ class Ops:
     add_positions: Callable[[Tensor, nn.Parameter, Rows], Tensor] = add_positions
     add_rows: AddRows | None = None
     """What adds an embedding's gradient into its buffer; None: torch's."""
+    head: Head | None = None
+    """None: in the weights' type, by `gemm`."""
     cross_entropy: CrossEntropy = cross_entropy
     squared_norm: Callable[[list[Tensor]], Tensor] = squared_norm
     """Of all parts together, in double precision."""

@@ -62,10 +62,11 @@ class LossScale:
 
 def learning_rate(recipe: Recipe, step: int) -> float:
     """Of step 1, 2, …: linear warm-up, then a cosine from lr to min_lr, then min_lr."""
-    if step <= recipe.warmup_steps:
-        return recipe.lr * step / recipe.warmup_steps
-    span = max(1, (recipe.decay_steps or recipe.steps) - recipe.warmup_steps)
-    done = min(1.0, (step - recipe.warmup_steps) / span)
+    warmup = recipe.warmup_steps or 0
+    if step <= warmup:
+        return recipe.lr * step / warmup
+    span = max(1, (recipe.decay_steps or recipe.steps) - warmup)
+    done = min(1.0, (step - warmup) / span)
     return recipe.min_lr + (recipe.lr - recipe.min_lr) * 0.5 * (1.0 + math.cos(math.pi * done))
 
 

@@ -15,6 +15,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.autograd import Function
 
+from seatrial.engine.core import autograd
 from seatrial.engine.core.comm import Comm, TensorParallel
 from seatrial.engine.core.layers import recompute_block
 from seatrial.engine.core.loss import token_loss
@@ -107,9 +108,10 @@ class Chunk:
                 with torch.no_grad():
                     loss, gradient = self._token_loss(normed, targets.roll(-1 - depth, 1), weight * scale, counted)
                 total += weight * loss
+                assert gradient is not None
                 roots.append(normed)
                 gradients.append(gradient)
-            torch.autograd.backward(roots, gradients)
+            autograd.backward(roots, gradients)
         assert start.grad is not None
         return total, start.grad
 
@@ -236,7 +238,10 @@ class Pipeline:
                     else:
                         gradients.append(self.messages.receive(action, order))
                     self.tp.deferred = weight_gemms.setdefault(at, []) if self.splits else None
-                    torch.autograd.backward(root, gradient)
+                    if gradient is None:
+                        root.backward()
+                    else:
+                        autograd.backward([root], [gradient])
                     self.tp.deferred = None
                     if x.grad is not None:
                         self.messages.send(action, x.grad, order)

@@ -17,6 +17,7 @@ from torch import Tensor
 from seatrial.engine.core.attention import Positions
 from seatrial.engine.core.comm import Comm, TensorParallel
 from seatrial.engine.core.context import Context
+from seatrial.engine.core.eager import before_compiling
 from seatrial.engine.core.experts import Balance, ExpertParallel
 from seatrial.engine.core.mesh import Mesh
 from seatrial.engine.core.model import Shared, Stage
@@ -97,6 +98,8 @@ class Engine:
             stage.further.update({str(depth): Further(depth, self.shared) for depth in range(self.trial.model.mtp)})
         buckets = buckets_of(stage, comm=self.comm, dtype=dtype, moments=MOMENTS[execution.moments],
                              bucket_mib=execution.bucket_mib, seed=seed)
+        if execution.compile:
+            before_compiling()
         for name, block in (*stage.blocks(), *stage.further_blocks()):
             if execution.compile and block.experts is None:
                 block.compile()

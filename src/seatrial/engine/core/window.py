@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from seatrial.engine.core.eager import eager
 from seatrial.engine.core.lse_kernels import Kernel, kernel_for
 
 
@@ -88,6 +89,6 @@ class _WithSinks(Function):
         return *found, sinks_gradient(d_out, out, lse, sinks), None, None
 
 
-@torch.compiler.disable
+@eager
 def _with_sinks(*given: Any) -> Tensor:
     return _WithSinks.apply(*given)  # type: ignore[no-any-return]

@@ -400,14 +400,14 @@ class BucketMainGrad:
             view.index_add_(0, rows, values_TN.to(view.dtype))
         self.mark_ready()
 
-    def add_computed(self, make: Callable[[Tensor | None, torch.dtype], Tensor]) -> None:
+    def add_computed(self, make: Callable[[Tensor | None, torch.dtype], Tensor], last: bool = True) -> None:
         view = self.view()
         if self.fresh and view.dtype == self.bucket.flat.dtype:
             make(view, view.dtype)
         else:
             made = make(None, self.bucket.flat.dtype)
             view.copy_(made) if self.fresh else view.add_(made)
-        self.mark_ready()
+        self.mark_ready(last)
 
     def buffer(self) -> tuple[Tensor, bool]:
         return self.view().view(-1), self.fresh

@@ -1,8 +1,8 @@
 """Attention for blocks whose backward pass is written out, and which of SDPA's kernels is fastest on a run's own shape.
 
-    core = attend_apart(qkv, heads=32, positions=positions, backend=None, keep=True)
+    core = attend_apart(qkv, qkv, batch=16, heads=32, kv_heads=8, positions=positions, backend=None, window=None, keep=True)
     d_q, d_k, d_v = core.back(d_mixed)
-    name, took_s = fastest(batch=16, seq=1024, heads=32, head_dim=64, dtype=torch.bfloat16, bias=None, device=device)
+    name, took_s = fastest(batch=16, seq=1024, heads=32, kv_heads=8, head_dim=64, dtype=dtype, bias=None, device=device)
 
 A kernel that refuses the shape is left out; where none works there is nothing to choose.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import statistics
 import warnings
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TypedDict, Unpack
 
@@ -19,7 +18,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from seatrial.engine.core.attention import Positions
+from seatrial.engine.core.attention import Positions, mix
+from seatrial.engine.fast.kernels.plain import Parts
 
 BACKENDS = {
     "cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION,
@@ -37,28 +37,27 @@ class Core:
     _leaves: tuple[Tensor, Tensor, Tensor] | None
     _out: Tensor | None
 
-    def back(self, d_mixed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def back(self, d_mixed: Tensor) -> Parts:
         """Gradients of queries, keys and values, each [tokens, heads x head size]; once."""
         assert self._leaves is not None and self._out is not None
-        batch, heads, seq, size = self._out.shape
-        grads = torch.autograd.grad(self._out, self._leaves, d_mixed.view(batch, seq, heads, size).transpose(1, 2))
+        grads = torch.autograd.grad(self._out, self._leaves, d_mixed.view(self._out.shape))
         self._leaves = self._out = None
         # A backend may lay the three side by side; the kernels that take them want each by itself.
-        q, k, v = (g.transpose(1, 2).reshape(batch * seq, heads * size).contiguous() for g in grads)
+        q, k, v = (g.flatten(2).flatten(0, 1).contiguous() for g in grads)
         return q, k, v
 
 
-def attend_apart(qkv_BSD: Tensor, *, heads: int, positions: Positions, backend: SDPBackend | None, keep: bool) -> Core:
-    """Causal attention of this rank's heads (as many keys as queries, not transposed), with a small graph of its own."""
-    batch, seq, width = qkv_BSD.shape
-    with torch.set_grad_enabled(keep), nullcontext() if backend is None else sdpa_kernel(backend):
-        q, k, v = (t.transpose(1, 2).detach().requires_grad_(keep) for t in qkv_BSD.view(batch, seq, 3, heads, -1).unbind(2))
-        if positions.context is not None:
-            out = positions.context.attend(*(t.transpose(1, 2) for t in (q, k, v)), backend=backend).transpose(1, 2)
-        else:
-            out = F.scaled_dot_product_attention(q, k, v, attn_mask=positions.bias, is_causal=positions.bias is None)
-    mixed = out.detach().transpose(1, 2).reshape(batch * seq, width // 3)
-    return Core(mixed, (q, k, v) if keep else None, out if keep else None)
+def attend_apart(turned: Tensor, qkv: Tensor, *, batch: int, heads: int, kv_heads: int, positions: Positions,
+                 backend: SDPBackend | None, window: int | None, keep: bool) -> Core:
+    """Causal attention of this rank's heads, with a small graph of its own. Queries and keys lie in `turned`, values in `qkv`,
+    which may be one; both [tokens, columns]."""
+    size = qkv.shape[1] // (heads + 2 * kv_heads)
+    split = (x.view(batch, len(x) // batch, -1, size) for x in (turned, turned, qkv))
+    begins = ((0, heads), (heads, kv_heads), (heads + kv_heads, kv_heads))
+    with torch.set_grad_enabled(keep):
+        q, k, v = (x.narrow(2, *at).detach().requires_grad_(keep) for x, at in zip(split, begins))
+        out = mix(q, k, v, positions=positions, backend=backend, window=window)
+    return Core(out.detach().reshape(len(qkv), heads * size), (q, k, v) if keep else None, out if keep else None)
 
 
 class Shape(TypedDict):
@@ -67,6 +66,7 @@ class Shape(TypedDict):
     batch: int
     seq: int
     heads: int
+    kv_heads: int
     head_dim: int
     dtype: torch.dtype
     bias: Tensor | None
@@ -96,14 +96,15 @@ def works(name: str, **shape: Unpack[Shape]) -> bool:
     return name == "default" or _runs(name, _inputs(shape), shape["bias"])
 
 
-def _inputs(shape: Shape) -> tuple[Tensor, Tensor, Tensor]:
-    qkv = torch.randn(shape["batch"], shape["seq"], 3, shape["heads"], shape["head_dim"], dtype=shape["dtype"],
+def _inputs(shape: Shape) -> Parts:
+    heads, kv_heads = shape["heads"], shape["kv_heads"]
+    qkv = torch.randn(shape["batch"], shape["seq"], heads + 2 * kv_heads, shape["head_dim"], dtype=shape["dtype"],
                       device=shape["device"])
-    q, k, v = (t.transpose(1, 2).detach().requires_grad_() for t in qkv.unbind(2))
+    q, k, v = (t.transpose(1, 2).detach().requires_grad_() for t in qkv.split((heads, kv_heads, kv_heads), 2))
     return q, k, v
 
 
-def _runs(name: str, qkv: tuple[Tensor, Tensor, Tensor], bias: Tensor | None) -> bool:
+def _runs(name: str, qkv: Parts, bias: Tensor | None) -> bool:
     try:
         with warnings.catch_warnings():
             # A backend that refuses says why in a warning for each reason, then raises.
@@ -114,7 +115,8 @@ def _runs(name: str, qkv: tuple[Tensor, Tensor, Tensor], bias: Tensor | None) ->
     return True
 
 
-def _both_ways(name: str, qkv: tuple[Tensor, Tensor, Tensor], bias: Tensor | None) -> None:
+def _both_ways(name: str, qkv: Parts, bias: Tensor | None) -> None:
     with sdpa_kernel(BACKENDS[name]):
-        out = F.scaled_dot_product_attention(*qkv, attn_mask=bias, is_causal=bias is None)
+        out = F.scaled_dot_product_attention(*qkv, attn_mask=bias, is_causal=bias is None,
+                                             enable_gqa=qkv[0].shape[1] != qkv[1].shape[1])
     torch.autograd.grad(out, qkv, out.detach())

@@ -10,6 +10,7 @@ a rank that cannot do what rank 0 chose ends the run, and says why.
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -23,13 +24,13 @@ from seatrial.engine.core.ops import Gemm, Ops, PlainGemm
 from seatrial.engine.core.optim import MOMENTS, TYPES
 from seatrial.engine.fast import attention, fp8, grouped, tuned_gemm
 from seatrial.engine.fast.block import FusedBlock
-from seatrial.engine.fast.block_fp8 import FusedBlock8
 from seatrial.engine.fast.config import KernelConfig, fusable
 from seatrial.engine.fast.experts import FastExperts
 from seatrial.engine.fast.grouped import FastGrouped, GroupedShape
-from seatrial.engine.fast.kernels import Kernels, verified
+from seatrial.engine.fast.kernels import Kernels, used, verified
 from seatrial.engine.fast.kernels.scaling import Scales
-from seatrial.engine.fast.ops import FastOps, Fp32Gemm, add_positions, cross_entropy, fp32_gemm_works, layer_norm
+from seatrial.engine.fast.ops import FastOps, Fp32Gemm, add_positions, cross_entropy, fp32_gemm_works, layer_norm, rms_norm
+from seatrial.engine.fast.product import Head8, Product, Product8
 from seatrial.errors import SeatrialError
 from seatrial.spec import Trial, context_split
 
@@ -60,16 +61,13 @@ def choose(trial: Trial, device: torch.device, wanted: KernelConfig | None = Non
         config = replace(config, fp32_gradient_gemm=False)
         notes["gemm"] = "weight gradients are rounded to 16 bits before they are added up: this torch has no other"
     if config.triton:
-        works, tried = verified.usable(config.triton, device, dtype, hidden=m.hidden, eight=t.precision == "fp8",
-                                       experts=config.experts and m.experts is not None,
-                                       moments=MOMENTS[trial.execution.moments])
+        names = used(config.triton, m, eight=t.precision == "fp8", experts=config.experts)
+        works, tried = verified.usable(names, device, dtype, hidden=m.hidden, moments=MOMENTS[trial.execution.moments])
         config = replace(config, triton=works)
         notes.update({f"kernel {name}": note for name, note in tried.items()})
     if config.attention == "measured":
-        best = None
-        if m.kv == m.heads:
-            best, took_s = attention.fastest(**_attention_shape(trial, device))
-            notes["attention"] = ", ".join(f"{name} {1e3 * s:.2f} ms" for name, s in took_s.items()) or "nothing to choose"
+        best, took_s = attention.fastest(**_attention_shape(trial, device))
+        notes["attention"] = ", ".join(f"{name} {1e3 * s:.2f} ms" for name, s in took_s.items()) or "nothing to choose"
         config = replace(config, attention=best or "default")
     library = tuned_gemm.cublaslt() if config.tuned_gemm and device.type == "cuda" else None
     config = replace(config, tuned_gemm=library is not None)
@@ -107,8 +105,9 @@ def _attention_shape(trial: Trial, device: torch.device) -> attention.Shape:
     shared, ring = context_split(m, t)
     heads, dtype, seq = m.heads // t.tp // shared, TYPES[t.precision], m.seq // ring
     bias = Positions(replace(m, seq=seq), first_head=0, heads=heads, device=device, dtype=dtype).bias
-    return {"batch": t.mbs, "seq": seq, "heads": heads, "head_dim": m.head_size, "dtype": dtype, "bias": bias,
-            "device": device}
+    kv_heads = -(-m.kv // t.tp // shared)
+    return {"batch": t.mbs, "seq": seq, "heads": heads, "kv_heads": kv_heads, "head_dim": m.head_size, "dtype": dtype,
+            "bias": bias, "device": device}
 
 
 def agree(own: KernelConfig, notes: Notes, trial: Trial, mesh: Mesh) -> KernelConfig:
@@ -145,15 +144,19 @@ def build(config: KernelConfig, trial: Trial, device: torch.device, *, kernels: 
     chosen: dict[str, Any] = {}
     if config.fused:
         chosen["add_rows"] = own.add_rows
+        chosen.update(layer_norm=partial(layer_norm, own), rms_norm=partial(rms_norm, own), add_positions=add_positions)
     if config.fused and fusable(m):
-        chosen.update(layer_norm=partial(layer_norm, own), add_positions=add_positions)
-        chosen["block"] = partial(FusedBlock, kernels=own, gemm=gemm, residual_in_gemm=config.residual_in_gemm)
-    if config.fused and t.precision == "fp8":
-        fp8.check_shape(m, t, compiled=trial.execution.compile)
-        scales = Scales(device)
-        chosen.update(scales=scales, step_done=scales.update, precisions=(*Ops.precisions, "fp8"))
-        chosen["block"] = partial(FusedBlock8, kernels=own, gemm=gemm, residual_in_gemm=config.residual_in_gemm, scales=scales,
-                                  fast=config.fast_accumulation, scaled_gemm=scaled_gemm or fp8.scaled_gemm)
+        product: Callable[..., Product] = partial(Product, kernels=own, gemm=gemm)
+        if t.precision == "fp8":
+            fp8.check_shape(m, t, compiled=trial.execution.compile)
+            scales = Scales(device)
+            chosen.update(scales=scales, step_done=scales.update, precisions=(*Ops.precisions, "fp8"))
+            how: dict[str, Any] = {"kernels": own, "gemm": gemm, "scales": scales, "fast": config.fast_accumulation,
+                                   "scaled_gemm": scaled_gemm or fp8.scaled_gemm}
+            product = partial(Product8, **how)
+            if config.fp8_head and fp8.head_fits(m, t, config.logits_chunk(trial)):
+                chosen["head"] = Head8(**how)
+        chosen["block"] = partial(FusedBlock, product=product, kernels=own)
     if config.experts and m.experts is not None:
         chosen["grouped"] = FastGrouped(config.grouped_gemm, own, _plain_gemm(config))
         chosen["experts"] = FastExperts(m.experts, own, chosen["grouped"])

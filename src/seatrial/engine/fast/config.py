@@ -14,16 +14,15 @@ from typing import Any, Literal
 import torch
 
 from seatrial.engine.fast.kernels import NAMES
-from seatrial.spec import Execution, Model
+from seatrial.spec import Execution, Model, Trial
 
 DEFAULT = Execution()
 
 
 def fusable(model: Model) -> bool:
-    """Whether a block can run as one function: LayerNorm, GELU, biases everywhere, as many keys as queries, none rotated."""
-    whole = model.kv == model.heads and model.heads * model.head_size == model.hidden
-    return (whole and model.layernorm and model.architecture.biases == "all"
-            and not (model.gated or model.rope or model.normed_qk or model.sinks or model.has_windows))
+    """Whether a dense block can run as one function."""
+    return (model.architecture.mlp in ("gelu", "swiglu") and not model.is_latent and not model.sinks
+            and not (model.normed_qk and model.layernorm))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +38,7 @@ class Tuned:
 @dataclass(frozen=True, kw_only=True)
 class KernelConfig:
     fused: bool = False
-    """A block is one function with its backward pass written out (`block.py`); gpt2 and bloom."""
+    """A dense block is one function with its backward pass written out (`block.py`)."""
     triton: tuple[str, ...] = ()
     """Kernels that are Triton's; the others are the same functions in plain torch."""
     logits_in_16_bits: bool = False
@@ -50,8 +49,6 @@ class KernelConfig:
     """Gradients stay in 16 bits where nothing is added to them: one micro-batch, one replica."""
     fp32_gradient_gemm: bool = False
     """Where gradients are added up, GEMMs of 16-bit operands come out in fp32."""
-    residual_in_gemm: bool = False
-    """The residual stream is what the GEMM adds to, instead of an addition of its own."""
     split_masters: bool = False
     """A master is its bf16 weight and the 16 bits that are missing to fp32 (`masters.py`); with `adamw-fused`."""
     release_gradients: bool = False
@@ -60,6 +57,8 @@ class KernelConfig:
     """cudnn, flash or efficient: SDPA's kernels; `measured`: the fastest on the run's shape, `default`: torch's choice."""
     fast_accumulation: Literal["none", "forward", "all"] = "all"
     """Which fp8 GEMMs add up without the detour through fp32 registers."""
+    fp8_head: bool = False
+    """In fp8 the GEMMs with the vocabulary's matrix, too."""
     logits_bytes: int = 0
     """Logits of so many bytes are made at once, where that is more than `execution.logits_chunk` tokens."""
     tuned_gemm: bool = False
@@ -80,14 +79,20 @@ class KernelConfig:
         # A GPU in fp32 has torch's kernels, but none of torch's updates takes moments in 16 bits beside masters in 32.
         triton = NAMES if half else ("adamw",) if execution.moments != "fp32" else ()
         return cls(fused=half and not execution.compile, triton=triton, logits_in_16_bits=half, one_pass_update=bool(triton),
-                   narrow_gradients=bf16, fp32_gradient_gemm=half, residual_in_gemm=True, split_masters=bf16,
-                   release_gradients=True, attention="measured", logits_bytes=2**30 if half else 0,
+                   narrow_gradients=bf16, fp32_gradient_gemm=half, split_masters=bf16,
+                   release_gradients=True, attention="measured", fp8_head=precision == "fp8", logits_bytes=2**31 if half else 0,
                    tuned_gemm=half and not execution.compile, experts=half and not execution.compile)
 
     def logits_tokens(self, vocab_rows: int) -> int:
         """How many tokens' logits fit into `logits_bytes`, as a power of two."""
         fit = self.logits_bytes // (2 * vocab_rows)
         return 2 ** (fit.bit_length() - 1) if fit else 0
+
+    def logits_chunk(self, trial: Trial) -> int:
+        """Tokens whose logits one rank makes at once."""
+        t, m = trial.topology, trial.model
+        most = max(trial.execution.logits_chunk, self.logits_tokens(m.padded_vocab(t.tp) // t.tp))
+        return min(most, t.mbs * m.seq // t.cp)
 
     def plain(self) -> dict[str, Any]:
         return asdict(self)

@@ -1,7 +1,7 @@
 """The GEMMs of experts, each by the fastest of what the device has: torch's grouped product, our kernels, one after the other.
 
     grouped = FastGrouped(choices, kernels)                   an `Ops.grouped`
-    choices, note = autotune(GroupedShape(...), device, kernels, gemm)      a way for each GEMM, measured at even load
+    choices, note = autotune(GroupedShape(...), device, kernels, gemm)      a way for each GEMM, measured at drawn loads
 
 A way that is not within rounding of plain torch, on experts of uneven load and one without any, is not taken. For a loop over
 the experts the host must wait until it knows their loads; it is taken where it is clearly faster, or nothing else works.
@@ -153,7 +153,7 @@ def fastest(took: Mapping[str, float]) -> str:
 
 
 def measure(shape: GroupedShape, device: torch.device, kernels: Kernels, gemm: Gemm) -> dict[str, dict[str, float]]:
-    """Milliseconds at even load of each GEMM by each way that agrees with plain torch; none where memory is short."""
+    """Milliseconds of each GEMM by each way that agrees with plain torch; none where memory is short."""
     found: dict[str, dict[str, float]] = {}
     for of, case in shape.cases().items():
         ways = _ways(kernels, gemm)[case[0]]
@@ -186,11 +186,14 @@ class _Run:
             return torch.randn(*size, generator=generator, device=device, dtype=s.dtype)
 
         self.kind, self.transposed, self.device = kind, transposed, device
-        self.even = (torch.arange(1, s.experts + 1, device=device) * s.rows // s.experts).int()
-        # The second expert has nothing; what it had the first and the third have, neither in whole tiles.
-        self.uneven = self.even.clone()
+        # As tokens fall on experts that are liked alike: no expert's rows are whole tiles, and what is fastest on those can be
+        # a sixth slower here.
+        loads = torch.randint(s.experts, (s.rows,), generator=generator, device=device).bincount(minlength=s.experts)
+        self.drawn = loads.cumsum(0, dtype=torch.int32)
+        # The second expert has nothing; what it had the first and the third have.
+        self.uneven = self.drawn.clone()
         if s.experts > 2:
-            self.uneven[:2] = (self.even[:2].sum() // 2 - 37).clamp(min=0)
+            self.uneven[:2] = (self.drawn[:2].sum() // 2 - 37).clamp(min=0)
         if kind == "grouped":
             self.left, self.right = some(s.rows, n if transposed else m), some(s.experts, m, n)
         else:
@@ -219,7 +222,7 @@ class _Run:
             for name, way in ways.items():
                 start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
                 start.record()
-                self(way, self.even)
+                self(way, self.drawn)
                 end.record()
                 marks[name].append((start, end))
         torch.cuda.synchronize(self.device)

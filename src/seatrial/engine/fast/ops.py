@@ -1,4 +1,4 @@
-"""The operations of `core/ops.py` with kernels: norm and positions outside the blocks, cross-entropy, GEMMs into fp32.
+"""The operations of `core/ops.py` with kernels: norms and positions outside the blocks, cross-entropy, GEMMs into fp32.
 
 Gradients of weights go straight to their main_grads: columns are added up on the way, and positions are summed over the batch
 where they lie, without a matrix between.
@@ -15,7 +15,7 @@ from torch.autograd import Function
 
 from seatrial.engine.core.comm import TensorParallel
 from seatrial.engine.core.layers import main_grad_of
-from seatrial.engine.core.ops import Gemm, Ops, PlainGemm, Rows
+from seatrial.engine.core.ops import Ops, PlainGemm, Rows
 from seatrial.engine.fast.kernels import Kernels
 from seatrial.engine.fast.kernels.scaling import Scales
 
@@ -50,10 +50,9 @@ def fp32_gemm_works(device: torch.device, dtype: torch.dtype) -> bool:
     return bool(torch.allclose(out, left.float().t() @ right.float(), rtol=1e-3, atol=1e-2))
 
 
-def cross_entropy(kernels: Kernels, h_TH: Tensor, weight_VH: Tensor, targets_T: Tensor, tp: TensorParallel, *, real: int,
-                  gradient: bool, gemm: Gemm) -> tuple[Tensor, Tensor]:
+def cross_entropy(kernels: Kernels, logits_TV: Tensor, targets_T: Tensor, tp: TensorParallel, *, real: int,
+                  gradient: bool) -> tuple[Tensor, Tensor]:
     """On 16-bit logits, which become their own gradient in place."""
-    logits_TV = gemm(h_TH, weight_VH.t())
     largest, total, at_target = kernels.softmax_parts(logits_TV, targets_T, real)
     if tp.size > 1:
         mine = largest.clone()
@@ -69,9 +68,9 @@ def cross_entropy(kernels: Kernels, h_TH: Tensor, weight_VH: Tensor, targets_T: 
 
 class _Norm(Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, kernels: Kernels, weight: nn.Parameter, bias: nn.Parameter, eps: float) -> Tensor:
+    def forward(ctx: Any, x: Tensor, kernels: Kernels, weight: nn.Parameter, bias: nn.Parameter | None, eps: float) -> Tensor:
         rows = x.reshape(-1, x.shape[-1])
-        h, stats, _ = kernels.norm(rows, weight, bias, eps)
+        h, stats = kernels.norm(rows, weight, bias, eps)
         ctx.kernels, ctx.weight, ctx.bias = kernels, weight, bias
         ctx.save_for_backward(rows, stats)
         return h.view(x.shape)
@@ -86,6 +85,10 @@ class _Norm(Function):
 
 def layer_norm(kernels: Kernels, x: Tensor, weight: nn.Parameter, bias: nn.Parameter, eps: float) -> Tensor:
     return _Norm.apply(x, kernels, weight, bias, eps)  # type: ignore[no-any-return]
+
+
+def rms_norm(kernels: Kernels, x: Tensor, weight: nn.Parameter, eps: float) -> Tensor:
+    return _Norm.apply(x, kernels, weight, None, eps)  # type: ignore[no-any-return]
 
 
 class _AddPositions(Function):
@@ -118,6 +121,7 @@ def add_positions(x_BSH: Tensor, weight: nn.Parameter, rows: Rows) -> Tensor:
 def reduce_partials(kernels: Kernels, sums: Tensor, *params: Tensor | None) -> None:
     """Column sums into the gradients of biases and norms."""
     main_grads = [main_grad for p in params if p is not None and (main_grad := main_grad_of(p)) is not None]
-    kernels.reduce_partials(sums, [main_grad.buffer() for main_grad in main_grads])
+    if main_grads:
+        kernels.reduce_partials(sums, [main_grad.buffer() for main_grad in main_grads])
     for main_grad in main_grads:
         main_grad.mark_ready()

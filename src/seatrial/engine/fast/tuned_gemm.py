@@ -61,7 +61,7 @@ CLOSE = 1e-2
 """‖difference‖ / ‖torch's‖ of an algorithm that computes the same."""
 Scales = tuple[Tensor, Tensor]
 Run = Callable[..., None]
-"""run(left, right, out, alpha=1.0, bias=None, scales=None): one algorithm on one shape."""
+"""run(left, right, out, alpha=1.0, bias=None, onto=None, scales=None): one algorithm on one shape."""
 Ways = dict[str, Callable[[], object]]
 """By algorithm; "" is torch's own."""
 
@@ -80,6 +80,8 @@ class GemmShape(NamedTuple):
     bias: bool = False
     add: bool = False
     """To what is in `out` already."""
+    onto: bool = False
+    """To another matrix of `out`'s shape."""
     fast: bool = False
     """fp8: added up without the detour through fp32 registers."""
 
@@ -87,17 +89,16 @@ class GemmShape(NamedTuple):
     def name(self) -> str:
         left, right, out = (DTYPES[dtype][0] for dtype in (self.left, self.right, self.out))
         stored = "NT"[self.left_t] + "NT"[self.right_t]
-        more = "".join(f" {flag}" for flag in ("bias", "add", "fast") if getattr(self, flag))
+        more = "".join(f" {flag}" for flag in ("bias", "add", "onto", "fast") if getattr(self, flag))
         return f"{self.rows}x{self.cols}x{self.inner} {stored} {left} {right} {out}{more}"
 
     @classmethod
-    def of(cls, left: Tensor, right: Tensor, out: torch.dtype, *, bias: bool = False, add: bool = False,
-           fast: bool = False) -> GemmShape | None:
+    def of(cls, left: Tensor, right: Tensor, out: torch.dtype, **flags: bool) -> GemmShape | None:
         """None where an operand is neither a whole matrix nor the transpose of one."""
         left_t, right_t = _by_columns(left), _by_columns(right)
         if left_t is None or right_t is None:
             return None
-        return cls(left.shape[0], right.shape[1], left.shape[1], left.dtype, right.dtype, out, left_t, right_t, bias, add, fast)
+        return cls(left.shape[0], right.shape[1], left.shape[1], left.dtype, right.dtype, out, left_t, right_t, **flags)
 
 
 def _by_columns(x: Tensor) -> bool | None:
@@ -111,8 +112,8 @@ def gemm_shapes(trial: Trial, config: KernelConfig) -> list[GemmShape]:
     """Of one layer and of the head on one rank, as far as they go through `Ops.gemm` or the blocks' GEMMs."""
     t, m, dtype = trial.topology, trial.model, TYPES[trial.topology.precision]
     tokens, hidden = t.mbs * m.seq // t.cp, m.hidden
-    alone = trial.microbatches == t.data_ranks == t.pp == 1 and not (t.sequence_parallel and t.tp > 1)
-    grad = dtype if config.narrow_gradients and alone else torch.float32 if config.fp32_gradient_gemm else None
+    once = trial.microbatches == t.data_ranks == t.pp == 1 and not (t.sequence_parallel and t.tp > 1)
+    grad = dtype if config.narrow_gradients and once else torch.float32 if config.fp32_gradient_gemm else None
     of16 = partial(GemmShape, left=dtype, right=dtype, out=dtype)
     found: list[GemmShape] = []
 
@@ -120,25 +121,30 @@ def gemm_shapes(trial: Trial, config: KernelConfig) -> list[GemmShape]:
         if grad is not None:
             yield from (of16(rows, hidden, inner, out=grad, left_t=True, add=add) for add in (False, True)[: 1 + adds])
 
+    def eights(tokens: int, cols: int, inner: int, *, column: bool, **added: Any) -> list[GemmShape]:
+        eight, x, dy = partial(GemmShape, out=torch.bfloat16, right_t=True), fp8.FORWARD, fp8.GRADIENT
+        forward, backward = config.fast_accumulation != "none", config.fast_accumulation == "all"
+        sides, (left, right) = ((cols, inner), (dy, x)) if column else ((inner, cols), (x, dy))
+        return [eight(tokens, cols, inner, left=x, right=x, fast=forward, **added),
+                eight(tokens, inner, cols, left=dy, right=x, fast=backward),
+                eight(*sides, tokens, left=left, right=right, fast=backward)]
+
     for linear in layer.linears(m):
         width = linear.width(t.tp)
         cols, inner = (width, hidden) if linear.column else (hidden, width)
+        alone = t.tp == 1 and not linear.column
+        added: dict[str, Any] = {"bias": bool(linear.bias) and (linear.column or alone), "onto": alone}
         if config.fused and t.precision == "fp8":
-            eight = partial(GemmShape, out=torch.bfloat16, right_t=True)
-            x, dy = fp8.FORWARD, fp8.GRADIENT
-            forward, backward = config.fast_accumulation != "none", config.fast_accumulation == "all"
-            found.append(eight(tokens, cols, inner, left=x, right=x, bias=linear.column or t.tp == 1, fast=forward))
-            found.append(eight(tokens, inner, cols, left=dy, right=x, fast=backward))
-            left, right = (dy, x) if linear.column else (x, dy)
-            found.append(eight(width, hidden, tokens, left=left, right=right, fast=backward))
+            found += eights(tokens, cols, inner, column=linear.column, **added)
             continue
-        if config.fused and fusable(m):
-            onto = not linear.column and t.tp == 1 and config.residual_in_gemm
-            found.append(of16(tokens, cols, inner, right_t=linear.column, bias=linear.column, add=onto))
+        if config.fused and fusable(m) and not m.mixture:
+            found.append(of16(tokens, cols, inner, right_t=linear.column, **added))
             found.append(of16(tokens, inner, cols, right_t=not linear.column))
         found += weight_gradient(width, tokens, adds=trial.microbatches > 1)
-    head = layer.head_gemm(m, m.padded_vocab(t.tp) // t.tp)
-    chunk = min(max(trial.execution.logits_chunk, config.logits_tokens(head.cols)), tokens)
+    head, chunk = layer.head_gemm(m, m.padded_vocab(t.tp) // t.tp), config.logits_chunk(trial)
+    if t.precision == "fp8" and config.fused and config.fp8_head and fp8.head_fits(m, t, chunk):
+        found += eights(chunk, head.cols, hidden, column=True)
+        return list(dict.fromkeys(found))
     found.append(of16(chunk, head.cols, hidden, right_t=True))
     found.append(of16(chunk, hidden, head.cols))
     found += weight_gradient(head.cols, chunk, adds=trial.microbatches > 1 or chunk < tokens)
@@ -153,16 +159,16 @@ class TunedGemm:
         self.runs = {s: library.bind(found[s.name].algorithm, s, device) for s in shapes if s.name in found}
         self.fallback = fallback
 
-    def __call__(self, left: Tensor, right: Tensor, bias: Tensor | None = None) -> Tensor:
-        run = self._run(left, right, left.dtype, bias=bias)
+    def __call__(self, left: Tensor, right: Tensor, bias: Tensor | None = None, onto: Tensor | None = None) -> Tensor:
+        run = self._run(left, right, left.dtype, bias, onto)
         if run is None:
-            return self.fallback(left, right, bias)
+            return self.fallback(left, right, bias, onto)
         out = left.new_empty(left.shape[0], right.shape[1])
-        run(left, right, out, bias=bias)
+        run(left, right, out, bias=bias, onto=onto)
         return out
 
     def into(self, out: Tensor, left: Tensor, right: Tensor, *, alpha: float = 1.0, add: bool = False) -> Tensor:
-        run = self._run(left, right, out.dtype, out, add=add)
+        run = self._run(left, right, out.dtype, out=out, add=add)
         if run is None:
             return self.fallback.into(out, left, right, alpha=alpha, add=add)
         run(left, right, out, alpha=alpha)
@@ -170,21 +176,23 @@ class TunedGemm:
 
     def scaled(self, left: Tensor, right_t: Tensor, left_inverse: Tensor, right_inverse: Tensor, *,
                bias: Tensor | None = None, out_dtype: torch.dtype = torch.bfloat16, fast: bool = True,
-               out: Tensor | None = None) -> Tensor:
+               out: Tensor | None = None, onto: Tensor | None = None) -> Tensor:
         right, dtype = right_t.t(), out_dtype if out is None else out.dtype
-        run = self._run(left, right, dtype, out, bias=bias, fast=fast)
+        run = self._run(left, right, dtype, bias, onto, out=out, fast=fast)
         if run is None:
-            return fp8.scaled_gemm(left, right_t, left_inverse, right_inverse, bias=bias, out_dtype=dtype, fast=fast, out=out)
+            return fp8.scaled_gemm(left, right_t, left_inverse, right_inverse, bias=bias, out_dtype=dtype, fast=fast, out=out,
+                                   onto=onto)
         if out is None:
             out = torch.empty(left.shape[0], right.shape[1], dtype=dtype, device=left.device)
-        run(left, right, out, bias=bias, scales=(left_inverse, right_inverse))
+        run(left, right, out, bias=bias, onto=onto, scales=(left_inverse, right_inverse))
         return out
 
-    def _run(self, left: Tensor, right: Tensor, dtype: torch.dtype, out: Tensor | None = None, *, bias: Tensor | None = None,
-             add: bool = False, fast: bool = False) -> Run | None:
-        if out is not None and not out.is_contiguous() or any(x is not None and x.data_ptr() % ALIGNED for x in (out, bias)):
+    def _run(self, left: Tensor, right: Tensor, dtype: torch.dtype, bias: Tensor | None = None, onto: Tensor | None = None, *,
+             out: Tensor | None = None, add: bool = False, fast: bool = False) -> Run | None:
+        others = [x for x in (bias, onto, out) if x is not None]
+        if any(x.data_ptr() % ALIGNED or not x.is_contiguous() for x in others):
             return None
-        shape = GemmShape.of(left, right, dtype, bias=bias is not None, add=add, fast=fast)
+        shape = GemmShape.of(left, right, dtype, bias=bias is not None, add=add, onto=onto is not None, fast=fast)
         return self.runs.get(shape) if shape else None
 
 
@@ -235,28 +243,28 @@ class _Bench:
         self.right = _operand(shape.right, shape.inner, shape.cols, shape.right_t, device)
         one = torch.ones(4, device=device)[:1]
         self.scales = (one, one.clone()) if shape.left in (fp8.FORWARD, fp8.GRADIENT) else None
-        self.bias = torch.randn(shape.cols, device=device).to(shape.out) if shape.bias else None
-        self.out = torch.empty(shape.rows, shape.cols, dtype=shape.out, device=device)
-        self._fill()
+        self.added: dict[str, Any] = {"bias": torch.randn(shape.cols, device=device).to(shape.out) if shape.bias else None,
+                                      "onto": self._filled() if shape.onto else None}
+        self.out = self._filled()
         self.expected = self.torchs().clone()
 
-    def _fill(self) -> None:
+    def _filled(self) -> Tensor:
         """As large as the result: adding where nothing is to be added, or not adding, shows."""
-        self.out.fill_(self.shape.inner**0.5)
+        return torch.full((self.shape.rows, self.shape.cols), self.shape.inner**0.5, dtype=self.shape.out, device=self.device)
 
     def torchs(self) -> Tensor:
         if self.scales is not None:
-            return fp8.scaled_gemm(self.left, self.right.t(), *self.scales, bias=self.bias, fast=self.shape.fast)
-        if self.bias is not None:
-            return self.plain(self.left, self.right, self.bias)
+            return fp8.scaled_gemm(self.left, self.right.t(), *self.scales, fast=self.shape.fast, **self.added)
+        if self.shape.bias or self.shape.onto:
+            return self.plain(self.left, self.right, **self.added)
         return self.plain.into(self.out, self.left, self.right, add=self.shape.add)
 
     def agrees(self, algorithm: str) -> bool:
         """Whether it computes what torch does."""
-        self._fill()
+        self.out.fill_(self.shape.inner**0.5)
         try:
-            self.library.bind(algorithm, self.shape, self.device)(self.left, self.right, self.out, bias=self.bias,
-                                                                  scales=self.scales)
+            self.library.bind(algorithm, self.shape, self.device)(self.left, self.right, self.out, scales=self.scales,
+                                                                  **self.added)
         except (ValueError, Refused):
             return False
         off = torch.linalg.vector_norm(self.out - self.expected, dtype=torch.float32)
@@ -267,7 +275,7 @@ class _Bench:
         for algorithm in self.library.heuristic(self.shape, self.device):
             if self.agrees(algorithm):
                 run = self.library.bind(algorithm, self.shape, self.device)
-                ways[algorithm] = partial(run, self.left, self.right, self.out, bias=self.bias, scales=self.scales)
+                ways[algorithm] = partial(run, self.left, self.right, self.out, scales=self.scales, **self.added)
         took = time_ms(ways)
         best = min(took, key=lambda algorithm: took[algorithm])
         best = best if took[best] <= GAIN * took[""] else ""
@@ -434,7 +442,7 @@ class _Problem:
         self.right = self._matrix(shape.right, *((k, n) if shape.right_t else (n, k)))
         self.left = self._matrix(shape.left, *((m, k) if shape.left_t else (k, m)))
         self.out = self._matrix(shape.out, n, m)
-        self.beta = c_float(float(shape.add))
+        self.beta = c_float(float(shape.add or shape.onto))
 
     def heuristic(self) -> list[_Heuristic]:
         preference = self._create("MatmulPreference")
@@ -447,14 +455,15 @@ class _Problem:
         return list(found[: count.value])
 
     def run(self, algorithm: _Algorithm, left: Tensor, right: Tensor, out: Tensor, *, alpha: float = 1.0,
-            bias: Tensor | None = None, scales: Scales | None = None) -> None:
+            bias: Tensor | None = None, onto: Tensor | None = None, scales: Scales | None = None) -> None:
         pointers = {BIAS_POINTER: bias} | ({A_SCALE_POINTER: scales[1], B_SCALE_POINTER: scales[0]} if scales else {})
         for attribute, x in pointers.items():
             if x is not None:
                 self._set("MatmulDesc", self.description, attribute, c_uint64(x.data_ptr()))
         place, stream = out.data_ptr(), torch.cuda.current_stream(out.device).cuda_stream
+        before = place if onto is None else onto.data_ptr()
         self.lib.call("Matmul", self.handle, self.description, byref(c_float(alpha)), right.data_ptr(), self.right,
-                      left.data_ptr(), self.left, byref(self.beta), place, self.out, place, self.out, byref(algorithm),
+                      left.data_ptr(), self.left, byref(self.beta), before, self.out, place, self.out, byref(algorithm),
                       self.lib.workspace(out.device, stream).data_ptr(), WORKSPACE_BYTES, stream)
 
     def _matrix(self, dtype: torch.dtype, rows: int, cols: int) -> c_void_p:

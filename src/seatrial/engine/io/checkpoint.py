@@ -395,7 +395,8 @@ def _shape(model: Model) -> dict[str, object]:
     found: dict[str, object] = {"layers": model.layers, "hidden": model.hidden, "heads": model.heads, "kv_heads": model.kv,
                                 "head_dim": model.head_size, "ffn": model.inner, "vocab": model.vocab,
                                 "norm_eps": model.norm_eps, **fields.plain(model.architecture, keep_defaults=True),
-                                **{name: getattr(model, name) for name in ("experts", "latent", "sinks", "mtp")}}
+                                **{name: getattr(model, name) for name in ("experts", "latent", "sinks", "mtp",
+                                                                           "sliding_window", "full_every")}}
     if model.mixture:
         found |= {"top_k": model.chosen, "shared_experts": model.shared, "expert_ffn": model.expert_inner,
                   "dense_layers": model.dense_layers, "expert_every": model.expert_every,

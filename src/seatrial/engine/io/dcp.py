@@ -17,14 +17,17 @@ import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
-from torch.distributed.checkpoint import metadata as dcp_metadata
-from torch.distributed.checkpoint.filesystem import _StorageInfo
 
 from seatrial.errors import BadInput
 from seatrial.files import naming
+
+if TYPE_CHECKING:  # a second of every start where nothing is saved
+    from torch.distributed.checkpoint import metadata as dcp_metadata
+    from torch.distributed.checkpoint.filesystem import _StorageInfo
 
 METADATA = ".metadata"
 PIECE_BYTES = 16 << 20
@@ -99,6 +102,9 @@ def write_chunks(folder: Path, rank: int, chunks: Iterable[Chunk], moved: Moved 
 
 def write_metadata(folder: Path, items: Iterable[Item]) -> tuple[int, int]:
     """The `.metadata` of all ranks' items; returns its length and checksum."""
+    from torch.distributed.checkpoint import metadata as dcp_metadata
+    from torch.distributed.checkpoint.filesystem import _StorageInfo
+
     tensors: dict[str, dcp_metadata.TensorStorageMetadata] = {}
     storage: dict[dcp_metadata.MetadataIndex, _StorageInfo] = {}
     for item in items:
@@ -151,6 +157,8 @@ class _AllowList(pickle.Unpickler):
 
 
 def read_metadata(folder: Path) -> dcp_metadata.Metadata:
+    from torch.distributed.checkpoint.metadata import Metadata
+
     path = folder / METADATA
     try:
         found = _AllowList(io.BytesIO(path.read_bytes())).load()
@@ -158,7 +166,7 @@ def read_metadata(folder: Path) -> dcp_metadata.Metadata:
         raise BadInput(f"{path}: no such file: {folder} is not a checkpoint") from None
     except Exception as error:  # a damaged pickle can raise nearly anything
         raise BadInput(f"{path}: refused: {error}") from None
-    if not isinstance(found, dcp_metadata.Metadata) or not isinstance(found.storage_data, dict):
+    if not isinstance(found, Metadata) or not isinstance(found.storage_data, dict):
         raise BadInput(f"{path}: not the metadata of a checkpoint")
     return found
 
@@ -167,11 +175,12 @@ class Reader:
     """Slices of saved tensors. `checksums` maps (file, offset) to (length, crc); what has none is refused."""
 
     def __init__(self, folder: Path, checksums: dict[tuple[str, int], tuple[int, int]], moved: Moved = lambda count: None):
+        from torch.distributed.checkpoint.metadata import TensorStorageMetadata
+
         self.folder, self.checksums, self.moved = folder, checksums, moved
         found = read_metadata(folder)
-        self.tensors: dict[str, dcp_metadata.TensorStorageMetadata] = {
-            key: value for key, value in found.state_dict_metadata.items()
-            if isinstance(value, dcp_metadata.TensorStorageMetadata)}
+        self.tensors = {key: value for key, value in found.state_dict_metadata.items()
+                        if isinstance(value, TensorStorageMetadata)}
         self._where: dict[tuple[str, tuple[int, ...]], _StorageInfo] = {
             (index.fqn, tuple(index.offset or ())): info for index, info in found.storage_data.items()}
 

@@ -3,6 +3,7 @@
 torchtitan knows no CPU device: here it is named, asked for its memory as a GPU would be, and FSDP's gradients are summed by a
 plain sum, since gloo has no PREMUL_SUM. Nothing of torchtitan's own files is changed.
 """
+import math
 import os
 import resource
 import sys
@@ -45,6 +46,7 @@ def on_the_cpu() -> None:
 
 def main() -> None:
     import seatrial_driver  # beside this file
+    import torch
 
     config, device = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else "auto"
     if seatrial_driver.begin("torchtitan", device) == "cpu":
@@ -56,7 +58,30 @@ def main() -> None:
     from torchtitan.train import Trainer
     from torchtitan.train import main as train
 
-    train(Trainer)
+    class Watched(Trainer):
+        """Its losses before they are summed over ranks are looked at where the sum is no number."""
+
+        own: tuple[torch.Tensor, ...] = ()
+        of_step = 0
+
+        def forward_backward_step(self, **batch: object) -> torch.Tensor:
+            found = super().forward_backward_step(**batch)
+            kept = self.own if self.of_step == self.step else ()
+            self.own, self.of_step = (*kept, found.detach()), self.step
+            return found
+
+        def train(self) -> None:
+            log = self.metrics_processor.log
+
+            def said(step: int, loss: float, *more: object, **others: object) -> None:
+                log(step, loss, *more, **others)
+                if not math.isfinite(loss) and not all(bool(torch.isfinite(own).all()) for own in self.own):
+                    seatrial_driver.lost(step)
+
+            self.metrics_processor.log = said
+            super().train()
+
+    train(Watched)
     seatrial_driver.leave()
 
 

@@ -1,6 +1,7 @@
 """What every driver does first; it runs in an engine's own Python, so: torch and the standard library alone.
 
     device = seatrial_driver.begin("torchtitan")        cpu or cuda; a stuck rank can be asked where it stands from then on
+    seatrial_driver.lost(7)                             this rank's loss of step 7 is no number
 """
 import faulthandler
 import importlib.metadata
@@ -30,6 +31,11 @@ def begin(engine: str, device: str = "auto") -> str:
                 "device": torch.cuda.get_device_name() if device == "cuda" else "cpu", "world": world}
         print("seatrial-engine", json.dumps(said), flush=True)
     return device
+
+
+def lost(step: int) -> None:
+    """This rank's own loss of a step is no number, before any sum over ranks: so the first of them is known."""
+    print("seatrial-nan", json.dumps({"rank": rank, "step": step}), flush=True)
 
 
 def leave() -> None:

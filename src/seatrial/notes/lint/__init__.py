@@ -18,6 +18,7 @@ from pathlib import Path
 
 from seatrial.notes.lint import (
     derived,
+    described,
     duplicates,
     formulas,
     layout,
@@ -25,6 +26,7 @@ from seatrial.notes.lint import (
     plausible,
     relations,
     repairs,
+    speeds,
     status,
     throughput,
 )
@@ -40,7 +42,7 @@ __all__ = ["CODES", "LEVELS", "Finding", "lint", "look", "look_at"]
 Rule = Callable[[Sheet], list[Finding]]
 RULES: tuple[Rule, ...] = (
     formulas.establish, relations.learn, layout.check_processes, cells.check, repairs.check, throughput.check,
-    duplicates.check, layout.check_divisible, derived.check, plausible.check, model_size.check, status.check,
+    duplicates.check, layout.check_divisible, derived.check, plausible.check, speeds.check, model_size.check, status.check,
 )  # fmt: skip
 """In the order that they run, the certain first: each uses what those before it proposed."""
 
@@ -79,7 +81,8 @@ def _look(
     records: Iterable[Record], problems: Iterable[Problem], prose: Mapping[str, str] | None
 ) -> tuple[list[Finding], Sheet]:
     sheet = Sheet.of(records, {name: Prose.of(text) for name, text in (prose or {}).items()})
-    found = status.check_reading(sheet, problems)
+    problems = list(problems)
+    found = status.check_reading(sheet, problems) + described.check(sheet, problems)
     layout.fill_axes(sheet)
     layout.count_processes(sheet)
     layout.fill_batch(sheet)
@@ -126,5 +129,7 @@ def look_at(paths: Iterable[str], *, format: str | Path | None = None) -> tuple[
         problems += [replace(problem, file=path) for problem in imported.problems]
         # A log of many gigabytes has no sentences that would say anything about it.
         small = Path(path).stat().st_size <= LARGEST_MIB * 2**20
-        prose[path] = Path(path).read_text(encoding="utf-8", errors="replace") if small else ""
+        text = Path(path).read_text(encoding="utf-8", errors="replace") if small else ""
+        # What is a comment above the rows of a CSV file would be so many headings in notes.
+        prose[path] = re.sub(r"(?m)^#+ *", "", text) if Path(path).suffix in (".csv", ".tsv") else text
     return look(records, problems, prose=prose)

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from seatrial.notes.lint.sheet import EXTRA, Row, is_extra
+from seatrial.notes.lint.sheet import EXTRA, Row, extras
 
 FIELDS = ("sec_per_it", "tflops", "tokens_per_s", "tokens_per_s_per_process", "samples_per_s", "mfu", "aggr_pflops", "world",
           "gbs", "seq", "iteration")  # fmt: skip
@@ -49,7 +49,7 @@ def followed(rows: Sequence[Row], headings: Sequence[str]) -> list[Terms]:
 
 
 def numeric(row: Row) -> list[str]:
-    return [heading for heading in row.record.printed if is_extra(heading)]
+    return extras(row)
 
 
 def _logs(rows: Sequence[Row], name: str) -> tuple[np.ndarray, np.ndarray] | None:

@@ -12,6 +12,7 @@ import re
 import statistics
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import pairwise
 
 from seatrial.columns import LAYOUT
 from seatrial.notes.lint.digits import Slip, overlap, slip
@@ -132,8 +133,14 @@ def _crossed(a: Row, b: Row) -> bool:
 
 
 def _figures(row: Row) -> tuple[float, float]:
+    """As they are printed: cells are exchanged, whatever their units."""
     assert row.record.sec_per_it and row.record.tflops
-    return row.record.sec_per_it, row.record.tflops
+    return row.record.sec_per_it * _scale(row), row.record.tflops
+
+
+def _scale(row: Row) -> float:
+    figure = row.printed("sec_per_it")
+    return figure.scale if figure is not None else 1.0
 
 
 def _odd_one(a: Row, b: Row) -> Row:
@@ -161,7 +168,7 @@ def _neighbour_tflops(row: Row) -> float | None:
 
 def _out_of_order(row: Row, nearby: Nearby) -> list[Finding]:
     """Without a twin: exchanged cells would make the row one of its table, and as it stands it is none."""
-    if not _trusted(row):
+    if not _trusted(row) or row.record.time_unit == "it/s":
         return []
     (sec, tflops), (count, middle) = _figures(row), nearby.middle(row)
     if count < 3:
@@ -177,7 +184,9 @@ def _out_of_order(row: Row, nearby: Nearby) -> list[Finding]:
 
 def _swapped_alone(row: Row, far: float) -> list[Finding]:
     """`far`: how much closer to the middle of its table the row would stand with the two cells exchanged."""
-    others = [mate for mate in row.around if mate is not row and _trusted(mate)]
+    others = [mate for mate in row.around if mate is not row and _trusted(mate) and mate.devices == row.devices]
+    if len(others) < 3:
+        return []
     (sec, tflops), column = _figures(row), [mate.get("tflops") or 1.0 for mate in others]
     low, high = min(column), max(column)
     alike = ("mbs", "gbs", "zero_stage", "heads")
@@ -212,13 +221,13 @@ def _trusted(row: Row) -> bool:
     """Whether the row's own TFLOPs may be held against another's."""
     if row not in row.sheet.trusted:
         row.sheet.trusted[row] = complete(row) and row.reading is not None and row.reading.fits(row)
-    return row.sheet.trusted[row] or "tflops" in row.fixed
+    return row.sheet.trusted[row] or "tflops" in row.fixed and complete(row)
 
 
 def _swap(row: Row, why: str, *, certain: bool) -> Finding:
     sec, tflops = _figures(row)
     if certain:
-        row.propose("sec_per_it", tflops, "swap-twin")
+        row.propose("sec_per_it", tflops / _scale(row), "swap-twin")
         row.propose("tflops", sec, "swap-twin")
     there = row.cell("tflops") or f"{tflops:g}"
     cells = f"{row.column('sec_per_it')} {row.cell('sec_per_it') or f'{sec:g}'} and {row.column('tflops')} {there}"
@@ -235,37 +244,49 @@ _SURE, _LIKELY = 0.02, 0.3
 
 
 def _pasted(rows: list[Row]) -> list[Finding]:
-    """Time and a rate to the last digit those of a row with another layout: two runs never agree so."""
+    """Time and a rate, or two rates, to the last digit those of a row with another layout: two runs never agree so."""
     seen: dict[tuple[object, ...], Row] = {}
     found: list[Finding] = []
     for row in rows:
-        sec = row.printed("sec_per_it")
-        if sec is None or row.record.state == "planned" or row.record.estimated or row.planned:
+        if row.record.state == "planned" or row.record.estimated or row.planned:
             continue
-        for name in RATES:
-            cell = row.cell(name)
-            if not cell or (row.settled and {"sec_per_it", name} & ({*row.fixed} - row.solved)):
+        for first_name, name in _figure_pairs(row):
+            if row.settled and {first_name, name} & ({*row.fixed} - row.solved):
                 continue
-            key = (row.record.source_file, row.record.size_label, row.seq, row.cell("sec_per_it"), name, cell)
+            lead = row.printed(first_name)
+            key = (row.record.source_file, first_name, row.cell(first_name), name, row.cell(name))
             first = seen.setdefault(key, row)
-            if first is row or printed_configuration(first) == printed_configuration(row) or _same_but_names(first, row):
+            if lead is None or first is row or _same_but_names(first, row):
                 continue
-            near = sum(abs(math.log(mate.record.sec_per_it / sec.value)) < 0.1 for mate in row.around if mate.record.sec_per_it)
+            if printed_configuration(first) == printed_configuration(row):
+                continue
+            there = [mate.get(first_name) for mate in row.around]
+            near = sum(abs(math.log(value / lead.value)) < 0.1 for value in there if value)
             # As much for each device is as much time, but for a little; of two figures the finer one tells.
             alike = _share(row) is not None and _share(row) == _share(first) and row.devices == first.devices
-            rate = row.printed(name)
-            open_ = min(2 * figure.slack for figure in (sec, rate) if figure is not None) if alike else sec.unit / sec.value
+            alike = alike or first_name != "sec_per_it"
+            figures = [figure for figure in (lead, row.printed(name)) if figure is not None]
+            open_ = min(2 * figure.slack for figure in figures) if alike else lead.unit / lead.value
             chance = near * open_ / (0.02 if alike else 0.2) * (len(row.around) / 4 if alike else 1)
             if chance > _LIKELY:
                 continue
             wrong, source = (first, row) if _doubts(first) > _doubts(row) else (row, first)
-            figures = " and ".join(f"{wrong.column(n)} {wrong.cell(n)}" for n in ("sec_per_it", name))
+            shown = " and ".join(f"{wrong.column(n)} {wrong.cell(n)}" for n in (first_name, name))
             here = "pasted, and what was measured here is not known"
-            message = f"{figures} are those of {source.where} to the last digit, at another layout: {here}"
+            message = f"{shown} are those of {source.where} to the last digit, at another layout: {here}"
             level: Level = "error" if chance < _SURE or _doubts(wrong) else "warning"
-            found.append(wrong.find("pasted-pair", level, message, name="sec_per_it"))
+            found.append(wrong.find("pasted-pair", level, message, name=first_name))
             break
     return found
+
+
+def _figure_pairs(row: Row) -> Iterator[tuple[str, str]]:
+    """The time and each rate; without a time the rates of one device."""
+    if row.record.sec_per_it is not None:
+        yield from (("sec_per_it", name) for name in RATES if row.cell(name))
+    else:
+        rates = [name for name in ("tokens_per_s_per_process", "tflops", "mfu") if row.cell(name)]
+        yield from pairwise(rates)
 
 
 def _share(row: Row) -> float | None:
@@ -280,7 +301,8 @@ def _doubts(row: Row) -> int:
 
 def _same_but_names(a: Row, b: Row) -> bool:
     """The same layout as far as anybody says: one run in two tables."""
-    if a.record.machine and b.record.machine and a.record.machine != b.record.machine:
+    named = (a.record.machine, b.record.machine), (a.record.size_label, b.record.size_label), (a.seq, b.seq)
+    if any(here and there and here != there for here, there in named):
         return False
     same = all((one := _setting(a, n)) == (two := _setting(b, n)) or None in (one, two) or "" in (one, two) for n in LAYOUT)
     return same and a.world == b.world and a.beside("cp") == b.beside("cp")
@@ -293,6 +315,8 @@ def _memories(pairs: list[tuple[Row, Row]]) -> list[Finding]:
     for a, b in pairs:
         one, two = a.record.mem_gib, b.record.mem_gib
         if not one or not two or a.record.mem_scope != b.record.mem_scope or abs(math.log(one / two)) < 0.2:
+            continue
+        if a.record.size_label != b.record.size_label:
             continue
         if _memory_slip(a, b) is None and _memory_slip(b, a) is None:
             continue
@@ -327,9 +351,10 @@ def _repeats(rows: list[Row]) -> list[Finding]:
     seen: dict[tuple, list[Row]] = {}
     for row in rows:
         record = row.record
-        if not record.tflops or not (record.sec_per_it or record.mem_value):
+        figures = record.sec_per_it, record.tflops, record.tokens_per_s, record.tokens_per_s_per_process, record.mfu
+        if sum(figure is not None for figure in (*figures, record.mem_value)) < 2:
             continue
-        key = (record.sec_per_it, record.tflops, record.dp, record.tp, record.pp, record.mbs)
+        key = (figures, record.dp, record.tp, record.pp, record.mbs)
         same = (other for other in seen.get(key, ())
                 if same_configuration(row, other, but=("torch_version",)) and _same_memory(row, other))  # fmt: skip
         first = next(same, None)
@@ -342,7 +367,8 @@ def _repeats(rows: list[Row]) -> list[Finding]:
             continue
         there, here = first.record.date or "nothing", record.date or "nothing"
         dates = "" if record.date == first.record.date else f", dated {there} there and {here} here"
-        found.append(row.find("repeat", "info", f"the same row as {first.seen_from(row)}{dates}: count it once"))
+        pasted: Level = "warning" if (row.record.source_line or 0) - (first.record.source_line or 0) == 1 else "info"
+        found.append(row.find("repeat", pasted, f"the same row as {first.seen_from(row)}{dates}: count it once"))
     return found
 
 

@@ -22,7 +22,7 @@ from typing import Literal, NamedTuple
 from seatrial import arith
 from seatrial.errors import BadInput
 from seatrial.notes.lint.digits import Printed, overlap
-from seatrial.notes.lint.labels import label_parameters
+from seatrial.notes.lint.labels import is_mixture, label_parameters
 from seatrial.notes.lint.sheet import Finding, Row, Sheet
 from seatrial.spec import Model, is_gated
 
@@ -30,6 +30,8 @@ FORMULAS = ("sc21", "megatron-2022-old", "hardware", "palm", "parameters", "labe
 OF_TP, OF_PP = ("sc21", "megatron-2022-old"), ("megatron-2022-old",)
 """The formulas in which tensor and pipeline parallelism count."""
 ALIKE = "alike"
+LABELS = 0.06
+"""Labels are names as much as numbers: 345M has 355 million parameters, 7B has 6.7, 14B has 14.8."""
 COMMON_VOCABULARIES = (50257, 32000, 128256, 250680, 50304, 51200, 100352, 151936, 256000, 30522)
 """Tokens of the tokenizers in wide use, tried where the text states none."""
 COMMON_SEQUENCES = (2048, 1024, 4096, 8192, 512)
@@ -85,7 +87,8 @@ class Reading:
             return None
         if formula == "label":
             size = label_parameters(row.record.size_label)
-            return None if size is None else arith.per_parameter(size[0], seq=int(seq), recompute=self.recompute)
+            whole = row.mixture and not is_mixture(row.record.size_label)  # a token passes through a part of it
+            return None if size is None or whole else arith.per_parameter(size[0], seq=int(seq), recompute=self.recompute)
         if not layers or not hidden or (not vocab and formula != "megatron-2022-old"):
             return None
         record, tp, pp = row.record, 1, 1
@@ -99,7 +102,7 @@ class Reading:
     def rounded(self, row: Row) -> float:
         """What a size that is only a label leaves open: 1.7B may be 1.65."""
         size = label_parameters(row.record.size_label) if self.formula == "label" else None
-        return size[1] / size[0] if size and size[0] else 0.0
+        return max(LABELS, size[1] / size[0]) if size and size[0] else 0.0
 
     def tflops(self, row: Row, **other: float) -> float | None:
         """The printed TFLOPs that this reading expects for the printed time."""
@@ -169,6 +172,9 @@ class Reading:
         if self.formula == ALIKE:
             # The common figure is a mean of rounded ones, and paddings differ a little with TP.
             expected = (expected[0] * (1 - ALIKE_SLACK), expected[1] * (1 + ALIKE_SLACK))
+        elif self.formula == "label":
+            open_ = self.rounded(row)
+            expected = (expected[0] * (1 - open_), expected[1] * (1 + open_))
         return overlap(expected, there.truncated if truncated else there.rounded)
 
     def ratio(self, row: Row, **other: float) -> float | None:
@@ -366,14 +372,19 @@ def complete(row: Row) -> bool:
 def row_fits(row: Row, reading: Reading) -> bool:
     """With the processes of either column, as one process or as a node: which of them is right is another rule's question."""
     each = reading.per_sample(row)
-    return each is not None and _within(each / reading.scale, _ranges(row))
+    return each is not None and _within(each / reading.scale, _ranges(row), _named(row, reading))
 
 
-def _within(each: float, ranges: list[tuple[float, float]]) -> bool:
+def _within(each: float, ranges: list[tuple[float, float]], open_: float = 0.0) -> bool:
     for low, high in ranges:  # noqa: SIM110, asked too often for a generator
-        if low <= each <= high:
+        if low * (1 - open_) <= each <= high * (1 + open_):
             return True
     return False
+
+
+def _named(row: Row, reading: Reading) -> float:
+    """What a label leaves open, in a row that has no shape to tell better."""
+    return LABELS if reading.formula == "label" and not (row.layers and row.hidden) else 0.0
 
 
 def _ranges(row: Row) -> list[tuple[float, float]]:
@@ -383,7 +394,7 @@ def _ranges(row: Row) -> list[tuple[float, float]]:
         return []
     found = []
     for world in {row.counted, row.product} - {None}:
-        for shared in {1, row.procs or 1}:
+        for shared in {1, (row.procs or 1) if row.record.tflops_per != "process" else 1}:
             # A figure for a node is often a rounded figure of one process times the processes.
             half, each = shown.unit / 2 * shared, (world or 1) * 1e12 / (gbs * shared)
             low, high = (shown.value - half) * sec.rounded[0] * each, (shown.value + half) * sec.rounded[1] * each
@@ -443,7 +454,9 @@ def _convincing(reading: Reading, mates: list[Row], known: list[Row]) -> bool:
     """A few rows with coarse digits agree with something by chance; a third of the rows do not, and neither do fine digits."""
     agreeing = [row for row in mates[:_MOST_ROWS] if row_fits(row, reading)]
     fine = [row for row in agreeing if slack(row) < FINE_DIGITS]
-    return len(agreeing) >= CONVINCING * max(1, len(known[:_MOST_ROWS])) or reading.formula != "label" and len(fine) >= 2
+    if reading.formula == "label":
+        return len(agreeing) >= min(2, len(mates)) and 3 * len(agreeing) >= len(mates[:_MOST_ROWS])
+    return len(agreeing) >= CONVINCING * max(1, len(known[:_MOST_ROWS])) or len(fine) >= 2
 
 
 def slack(row: Row) -> float:
@@ -486,7 +499,8 @@ def _matched(rows: list[Row], readings: tuple[Reading, ...]) -> dict[Reading, li
                     for reading in alike if each is not None else ():
                         if reading.scale not in by_scale:
                             cost = each / reading.scale  # type: ignore[operator]
-                            by_scale[reading.scale] = [row for row, ranges in some if _within(cost, ranges)]
+                            open_ = _named(some[0][0], reading)
+                            by_scale[reading.scale] = [row for row, ranges in some if _within(cost, ranges, open_)]
                         if fitting := by_scale[reading.scale]:
                             matched.setdefault(reading, []).extend(fitting)
     return matched
@@ -503,8 +517,9 @@ def _ends(row: Row, ranges: list[tuple[float, float]], bounds: tuple[float, floa
     high = low if same else family.most._per_sample(row, large)
     if low is None or high is None:
         return None
+    open_ = _named(row, family.least)
     for scale in family.scales:
-        least, most = low / scale, high / scale
+        least, most = low * (1 - open_) / scale, high * (1 + open_) / scale
         if least <= bounds[1] and bounds[0] <= most and any(least <= end and start <= most for start, end in ranges):
             return low, high
     return None

@@ -16,6 +16,7 @@ from itertools import pairwise
 
 from seatrial.errors import BadInput
 from seatrial.notes.lint import relations
+from seatrial.notes.lint.digits import slip
 from seatrial.notes.lint.formulas import complete
 from seatrial.notes.lint.model_size import fits_label, sizes
 from seatrial.notes.lint.sheet import MEASURED, Finding, Row, Sheet, mode, round_number
@@ -377,17 +378,20 @@ def _near_to(value: int, column: set[int]) -> bool:
 
 
 def typed(row: Row) -> list[Finding]:
-    """A number that nobody chooses, where two digits exchanged give a power of two and the rest of the column is round."""
+    """A number that nobody chooses, where two digits exchanged, or one less, give a power of two and the rest is round."""
     found = []
-    for name in ("gbs", "seq", "gpus"):
+    for name in ("gbs", "seq", "gpus", "nodes", "dp"):
         cell, open_ = row.cell(name), row.settled and not row.fixed
-        if name in row.fixed or open_ or not cell.isdecimal() or not 2 < len(cell) < 10 or round_number(int(cell)):
+        if name in row.fixed or open_ or not cell.isdecimal() or not 1 < len(cell) < 10 or round_number(int(cell)):
             continue
         others = [getattr(mate.record, name) for mate in row.around if mate is not row]
         exchanged = {int(cell[:i] + cell[i + 1] + cell[i] + cell[i + 2 :]) for i in range(len(cell) - 1)}
-        meant = [n for n in exchanged if n & (n - 1) == 0 and n > 8]
+        shorter = {int(cell[:i] + cell[i + 1 :]) for i in range(len(cell))} & {*others}
+        ways = {n: "two digits exchanged" for n in exchanged if n & (n - 1) == 0 and n > 8} or {
+            n: "a digit too many" for n in shorter if n & (n - 1) == 0 and n > 8}  # fmt: skip
+        meant = list(ways)
         if len(meant) == 1 and others and all(other and round_number(other) for other in others):
-            message = f"{row.column(name)} {cell} -> {meant[0]} (two digits exchanged): the other rows have round numbers"
+            message = f"{row.column(name)} {cell} -> {meant[0]} ({ways[meant[0]]}): the other rows have round numbers"
             row.propose(name, meant[0], "batch-divisible")
             found.append(row.find("batch-divisible", "error", message, name=name, proposed=str(meant[0])))
     return found
@@ -515,13 +519,19 @@ def hidden(row: Row) -> list[Finding]:
 def experts(row: Row) -> list[Finding]:
     """The experts of a layer are spread over the devices of one stage: their number of groups divides those."""
     ep, world, pp = row.beside("ep"), row.world, row.whole("pp") or 1
-    if not ep or not world or world % pp or (world // pp) % ep == 0:
+    counted = row.record.gpus or row.product or row.record.procs_per_node or row.procs != 1
+    if not counted or not ep or not world or world % pp or (world // pp) % ep == 0:
         return []
     stage = world // pp
     what = f"{world} devices" if pp == 1 else f"{world} devices in {pp} stages"
     more = f"more than the {stage} of a stage" if ep > stage else f"{stage} % {ep} = {stage % ep}"
-    message = f"EP {ep} over {what}: {more}"
-    return [row.find("world-size", "error", message, column=row.columns.get("ep", "EP"), printed=str(ep))]
+    usual, often = mode([mate.beside("ep") for mate in row.around if mate is not row])
+    likely = isinstance(usual, int) and often > 1 and stage % usual == 0
+    typed = slip(str(ep), (usual, usual)) if isinstance(usual, int) and likely else None
+    meant = usual if typed is not None else None
+    message = f"EP {ep} over {what}: {more}" + (f"; the other rows have {meant} ({typed.how})" if typed else "")
+    proposed = str(meant) if meant else None
+    return [row.find("world-size", "error", message, column=row.columns.get("ep", "EP"), printed=str(ep), proposed=proposed)]
 
 
 def _exchange(row: Row) -> str:

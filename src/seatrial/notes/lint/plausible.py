@@ -21,7 +21,7 @@ _OFF_SCALE = 0.15
 
 def check(sheet: Sheet) -> list[Finding]:
     found = [finding for mates in sheet.tables.values() for finding in _memory_units(mates)]
-    found += [finding for row in sheet.rows for finding in [*_capacity(row), *_peak(row)]]
+    found += [finding for row in sheet.rows for finding in [*_capacity(row), *_peak(row), *_share(row)]]
     rules = (_memory_falls, _scaling, _by_size)
     return found + [finding for mates in sheet.tables.values() for rule in rules for finding in rule(mates)]
 
@@ -31,7 +31,8 @@ def _series(rows: list[Row], name: str) -> list[list[Row]]:
     but = (name, "gbs") if name == "mbs" else (name,)
     alike: dict[tuple, list[list[Row]]] = {}
     for row in rows:
-        key = (row.record.size_label, *(row.get(n) for n in ("dp", "tp", "pp", "mbs") if n not in but))
+        key = (row.record.size_label, row.world, *map(row.beside, ("cp", "ep", "shard", "replicate")),
+               *(row.get(n) for n in ("dp", "tp", "pp", "mbs") if n not in but))  # fmt: skip
         series = alike.setdefault(key, [])
         home = next((group for group in series if same_configuration(row, group[0], but=but)
                      and _described(row) == _described(group[0])), None)  # fmt: skip
@@ -89,6 +90,8 @@ def _memory_falls(mates: list[Row]) -> list[Finding]:
             one, two = small.record.mem_gib, large.record.mem_gib
             if not one or not two or small.record.mbs == large.record.mbs or two > one * (1 - _FALL):
                 continue
+            if _slower(large, small):
+                continue  # recomputed, without a word
             message = (
                 f"memory falls from {small.cell('mem_value')} at MBS {small.record.mbs} ({small.where}) "
                 f"to {large.cell('mem_value')} at MBS {large.record.mbs} ({large.where})"
@@ -110,6 +113,15 @@ def _memory_falls(mates: list[Row]) -> list[Finding]:
                              proposed=other.cell("mem_value") if exchange else None)
                 )
     return found
+
+
+def _slower(row: Row, other: Row) -> bool:
+    """Whether a sample takes longer, though more are done at a time; the filling of the pipeline left out."""
+    each = [(r.get("sec_per_it") or math.nan) / ((_slots(r) or math.nan) * (r.get("mbs") or 1)) for r in (row, other)]
+    return each[0] > each[1] * (1 + _SLOWER)
+
+
+_SLOWER = 0.12
 
 
 def _point_between(group: list[Row], row: Row) -> tuple[float, int, str] | None:
@@ -176,21 +188,33 @@ def _point_moved(row: Row) -> str | None:
 
 
 def _peak(row: Row) -> list[Finding]:
-    tflops, device = row.get("tflops"), row.device
-    if device is None:
-        if not tflops or row.peak is None or tflops <= row.peak or row.record.tflops_per == "node":
-            return []
-        message = f"{tflops:g} TFLOPs is above the peak of {row.peak:g} that the text says"
-        return [row.find("over-peak", "error", message, name="tflops", proposed=_of_one(row, tflops))]
-    peak = max(device.peak_tflops.values()) * (1.15 if device.kind == "cpu" else 1.0)
-    if not tflops:
-        return _too_fast(row, device.name, peak)
-    if tflops <= peak or row.reasons.get("tflops") == "tflops-per-node":
+    tflops, device, peak = row.get("tflops"), row.device, row.peak
+    if peak is None or not tflops:
+        return _too_fast(row, device.name, peak) if device is not None and peak is not None else []
+    if tflops <= peak or row.reasons.get("tflops") == "tflops-per-node" or row.record.tflops_per == "node" and (
+        device is None or tflops <= peak * (row.procs or 1) and device.kind == "gpu" and (row.procs or 1) > 1
+    ):  # fmt: skip
         return []
-    if tflops / (row.procs or 1) <= peak and device.kind == "gpu" and (row.procs or 1) > 1 and row.record.tflops_per == "node":
-        return []
-    message = f"{tflops:g} TFLOPs is above the peak of {device.name}, {max(device.peak_tflops.values()):g}"
+    said = f"the peak of {device.name}, {peak:g}" if device is not None else f"the peak of {peak:g} that the text says"
+    message = f"{tflops:g} TFLOPs is above {said}"
     return [row.find("over-peak", "error", message, name="tflops", proposed=_of_one(row, tflops))]
+
+
+def _share(row: Row) -> list[Finding]:
+    """More than the whole peak; twice as much may be of 8 bits and the peak of 16."""
+    for name in ("mfu", "hfu"):
+        share = row.get(name) or 0.0
+        if share > 1.0 and name not in row.reasons and name not in row.record.inferred:
+            others = [mate.get(name) or 0.0 for mate in row.around if mate is not row and 0 < (mate.get(name) or 0.0) <= 1]
+            figure = row.printed(name)
+            ends = (0.8 * min(others), 1.25 * max(others)) if others else (0.0, 0.0)
+            meant = (figure.shown(ends[0]), figure.shown(ends[1])) if figure is not None else ends
+            typed = slip(figure.like(figure.value), meant) if figure is not None and others else None
+            text = f"{typed.text}{'%' if row.cell(name).endswith('%') else ''}" if typed is not None else None
+            row.reasons[name] = "over-peak"
+            message = f"{row.column(name)} {row.cell(name)} is more than the device can do"
+            return [row.find("over-peak", "error", message, name=name, proposed=text)]
+    return []
 
 
 def _of_one(row: Row, tflops: float) -> str | None:
@@ -202,21 +226,27 @@ def _of_one(row: Row, tflops: float) -> str | None:
 
 
 def _by_size(mates: list[Row]) -> list[Finding]:
-    """TFLOPs and MFU of a table of several models are about six a parameter and token, attention a little more in each row."""
+    """TFLOPs and MFU of a table of several models are about six a parameter and token, attention counted or not."""
     found = []
-    for name in ("tflops", "mfu"):
-        shares = {row: share for row in mates[:500] if row.tabular and not row.planned and (share := _of_size(row, name))}
-        rows = list(shares)
-        if len(rows) < 4 or len({row.record.size_label for row in rows}) < 2:
+    rows = [row for row in mates[:500] if row.tabular and not row.planned]
+    batches = all(row.record.gbs for row in rows)
+    for name in ("tflops", "mfu") if len({row.record.size_label for row in rows}) > 1 else ():
+        ways = [{row: share for row in rows if (share := _of_size(row, name, attention, batches))} for attention in (False, True)]
+        if len(ways[0]) < 4 or len({row.record.size_label for row in ways[0]}) < 2:
             continue
-        for row in rows:
-            others = [shares[mate] for mate in rows if mate is not row]
-            low, high = min(others), max(others)
-            off = max(low / shares[row], shares[row] / high)
+        ordered = [sorted(shares.values()) for shares in ways]
+        for row in ways[0]:
             figure = row.printed(name)
-            if high > _ALIKE * low or off < _ALIKE or row.settled or name in row.reasons or figure is None:
+            if row.settled or name in row.reasons or figure is None:
                 continue
-            ends = [figure.shown(figure.value * share / shares[row]) for share in (0.9 * low, 1.1 * high)]
+            ranges = [(some[some[0] == shares[row]], some[-1 - (some[-1] == shares[row])])
+                      for shares, some in zip(ways, ordered)]  # fmt: skip
+            at = min(range(len(ranges)), key=lambda way: ranges[way][1] / ranges[way][0])  # how the other rows count
+            offs = [max(low / shares[row], shares[row] / high) for shares, (low, high) in zip(ways, ranges)]
+            low, high = ranges[at]
+            if high > _ALIKE * low or offs[at] < max(_OFF_SIZE, (high / low) ** 1.5) or min(offs) < 1.1:
+                continue
+            ends = [figure.shown(figure.value * share / ways[at][row]) for share in (0.93 * low, 1.07 * high)]
             typed = slip(figure.like(figure.value), (ends[0], ends[1]))
             likely = typed is not None and typed.how in ("the point moved", "two digits exchanged")
             text = f"{typed.text}{'%' if row.cell(name).endswith('%') else ''}" if typed is not None and likely else None
@@ -227,19 +257,24 @@ def _by_size(mates: list[Row]) -> list[Finding]:
     return found
 
 
-_ALIKE = 1.35
-"""By which factor rows differ in what they count for a parameter and token."""
+_ALIKE, _OFF_SIZE = 1.35, 1.2
+"""By which factor rows differ in what they count for a parameter and token; and from which on one is off."""
 
 
-def _of_size(row: Row, name: str) -> float | None:
-    """TFLOPs or the share of the peak over six times the parameters of the label and the tokens."""
+def _of_size(row: Row, name: str, attention: bool, batches: bool) -> float | None:
+    """TFLOPs or the share of the peak over what the parameters of the label and the tokens need."""
     record, value, size = row.record, row.get(name), label_parameters(row.record.size_label)
     world, device = row.world, row.device
     tokens = record.tokens_per_s_per_process or (record.tokens_per_s and world and record.tokens_per_s / world)
+    if not tokens and record.sec_per_it and batches:
+        tokens = (record.gbs or 1) * (row.seq or 1) / record.sec_per_it / (world or 1)
     if not value or not tokens or not size or not size[0] or row.mixture or name in record.inferred:
         return None
     peak = 1.0 if name == "tflops" else (device.peak_tflops.get("bf16") or 1.0) if device else 1.0
-    return value * peak * 1e12 / (6 * size[0] * tokens)
+    # Of a usual shape: the hidden size is about 128 for each layer.
+    layers = row.record.layers or (size[0] / (12 * 128**2)) ** (1 / 3)
+    more = 12 * layers * (row.record.hidden or 128 * layers) * (row.seq or 2048) if attention else 0.0
+    return value * peak * 1e12 / ((6 * size[0] + more) * tokens)
 
 
 _LEAST = Reading(formula="parameters", recompute="none")

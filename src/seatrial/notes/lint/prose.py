@@ -13,9 +13,9 @@ import bisect
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 
-from seatrial import fields, presets
+from seatrial.notes.lint.devices import device_named, presets_in
 from seatrial.notes.read.markdown import scan
 from seatrial.notes.read.outline import HEADING, Outline, Tree
 from seatrial.record import Record
@@ -27,7 +27,7 @@ _IS = r"\s*(?:\bof\b|\bis\b|=|:)?\s*"
 _NO_TOKENS = r"(?!\s?[MBmb]\b|\s?(?:[MkB] ?)?tok)"
 _DEVICE = r"(?:[AHVBP]\d{2,3}s?|MI\d+X?|GH200|GPUs?|cards|devices|accelerators|processes|ranks)"
 PATTERNS: dict[str, tuple[str, ...]] = {
-    "layers": (rf"\b(?:n_?)?layers?{_IS}{_N}", rf"{_N}[ -](?:transformer )?layers?\b", rf"\bl\s?=\s?{_N}"),
+    "layers": (rf"\b(?:num_|n_?)?(?:hidden_)?layers?{_IS}{_N}", rf"{_N}[ -](?:transformer )?layers?\b", rf"\bl\s?=\s?{_N}"),
     "hidden": (
         rf"\b(?:n_?)?hidden(?:[ _-](?:size|dim(?:ension)?|width))?{_IS}{_N}",
         rf"\b(?:d_?model|dim|emb(?:ed(?:ding)?)?(?:[ _-]dim(?:ension)?)?){_IS}{_N}",
@@ -36,10 +36,11 @@ PATTERNS: dict[str, tuple[str, ...]] = {
     ),
     "kv_heads": (
         rf"{_N}[ -](?:kv|key[ -/]value|query)[ -](?:heads?|groups?)\b",
-        rf"\b(?:kv[ _-]heads?|query[ _-]groups?|gqa){_IS}{_N}",
+        rf"\b(?:(?:num_)?(?:key_value|kv)[ _-]heads?|(?:num_)?query[ _-]groups?|gqa){_IS}{_N}",
+        rf"\bn?_?kv\s?=\s?{_N}",
     ),
     "heads": (
-        rf"(?<!kv )(?<!kv-)(?<!kv_)(?<!value )\b(?:n_?)?heads?{_IS}{_N}",
+        rf"(?<!kv )(?<!kv-)(?<!kv_)(?<!value )\b(?:num_|n_?)?(?:attention_)?heads?{_IS}{_N}",
         rf"{_N}[ -](?:attention |query )?heads?\b",
         rf"\ba\s?=\s?{_N}",
     ),
@@ -47,6 +48,8 @@ PATTERNS: dict[str, tuple[str, ...]] = {
     "seq": (
         rf"\b(?:seq(?:uence)?(?:[ _-]?len(?:gth)?)?|context(?:[ _-]len(?:gth)?)?|max_target_length|block[ _]size){_IS}{_N}",
         rf"{_N}[ -](?:tokens? )?(?:context|sequence length)\b",
+        rf"{_N}[ -]tokens? ?(?:per|a|/|each) ?(?:sequence|sample)\b",
+        rf"\b(?:sequences|samples) of {_N}(?: tokens)?\b",
         rf"\bs\s?=\s?{_N}",
     ),
     "vocab": (rf"\bvocab(?:ulary)?(?:[ _-](?:size|length))?{_IS}{_N}", rf"\bV\s?=\s?{_N}"),
@@ -70,6 +73,8 @@ PATTERNS: dict[str, tuple[str, ...]] = {
         rf"{_DEVICE}\b",
         rf"\b(\d)()\s?[x×]\s?(?:[\w-]+ )?{_DEVICE}\b",
         r"\b(\d+)()-GPU nodes?\b",
+        rf"\b{_DEVICE}\b[^.|\n\d]{{0,4}}(?:\(?\d+ ?Gi?B\)?)?[ ,;:(]+(\d+)() (?:of them )?"
+        r"(?:per|a|to a|in a|in each|on each) node\b",
     ),
 }
 """Field -> what a sentence may say, the surest first; each with a number and perhaps a k for thousands."""
@@ -102,7 +107,7 @@ def _compiled(wanted: dict[str, tuple[str, ...]]) -> dict[str, list[re.Pattern[s
 
 _COMPILED, _LOOSE = _compiled(PATTERNS), _compiled(LOOSE)
 _CUES: dict[str, tuple[str, ...]] = {
-    "layers": ("layer", "="), "hidden": ("hidden", "model", "dim", "emb", "="), "kv_heads": ("head", "group", "gqa"),
+    "layers": ("layer", "="), "hidden": ("hidden", "model", "dim", "emb", "="), "kv_heads": ("head", "group", "gqa", "kv"),
     "heads": ("head", "="),
     "ffn": ("ffn", "feed", "intermediate", "mlp"),
     "seq": ("seq", "context", "=", "token", "target", "block"), "vocab": ("vocab", "="),
@@ -427,7 +432,7 @@ class Prose:
     @cached_property
     def peaks(self) -> list[float]:
         """The TFLOPs that the text says devices can do at most, where it names none that is known."""
-        if _presets_in("\n".join(self.lines).lower()):
+        if presets_in("\n".join(self.lines).lower()):
             return []
         lines = [line for line in self.lines if len(line) <= 2000 and not line.lstrip().startswith("|")]
         said = [line for line in lines if "peak" in (letters := line.casefold()) or "flop" in letters]
@@ -435,7 +440,7 @@ class Prose:
 
     @cached_property
     def device(self) -> Device | None:
-        """The one device of our presets that the file names; none when it names several."""
+        """The one device that the file names; none when it names several."""
         return device_named("\n".join(self.lines))
 
     @cached_property
@@ -483,24 +488,3 @@ class Prose:
             inner = min((place for place, _ in places), default=None)
             self._near[section] = [each for place, each in places if place == inner] or said
         return self._near[section]
-
-
-def _presets_in(text: str) -> set[str]:
-    words = set(re.findall(r"\w+", text))
-    return {name for name in presets.names("devices") if words & {base := name.split("-")[0], f"{base}s"}}
-
-
-@lru_cache(maxsize=1024)
-def device_named(text: str) -> Device | None:
-    """The one device of our presets that a text names; of its forms the one that is named too, else the largest and fastest."""
-    text = text.lower()
-    found = _presets_in(text)
-    if "fugaku" in text:
-        found.add("a64fx")
-    if len({name.split("-")[0] for name in found}) != 1:
-        return None
-    form = [name for name in sorted(found) if name.endswith("pcie") == ("pcie" in text)]
-    devices = [presets.resolve("devices", name, presets.shipped()) for name in form or sorted(found)]
-    sized = [device for device in devices if re.search(rf"\b{device['memory_gib']:g} ?-?g", text)]
-    most = max(sized or devices, key=lambda device: (device["memory_gib"], device["peak_tflops"].get("bf16", 0.0)))
-    return fields.build(Device, most, where="device")

@@ -15,10 +15,12 @@ import itertools
 import math
 import re
 import statistics
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from seatrial.notes.lint import discover, named
 from seatrial.notes.lint.formulas import ALIKE, row_fits
+from seatrial.notes.lint.means import NONE, WINDOW, Misses
 from seatrial.notes.lint.sheet import EXTRA, Finding, Row, Sheet
 
 
@@ -72,8 +74,6 @@ RELATIONS = (
     Relation("the layout", (("world", 1), ("dp", -1), ("tp", -1), ("pp", -1), ("cp", -1))),
 )  # fmt: skip
 MEASURES = ("sec_per_it", "tflops", "tokens_per_s", "tokens_per_s_per_process", "samples_per_s", "mfu", "hfu", "aggr_pflops")
-WINDOW = 0.03
-"""Within which rows are taken to keep to a relation: means of rates and of times differ by a little."""
 ENOUGH_ROWS, MOST = 3, 0.66
 """How many rows, and which share of them, have to agree on what is learned."""
 FEWER = 0.42
@@ -97,8 +97,7 @@ class Rule:
     constant: float
     scatter: float
     support: int
-
-
+    misses: Misses = NONE
 
 
 # ---- values
@@ -243,7 +242,7 @@ def _new_key(row: Row, relation: Relation, any_model: bool) -> tuple[object, ...
         known = _flops(row, {}) is not None
         # A formula that only nearly holds is off by another factor at another sequence; what was fitted to several is not.
         fitted = (row.key, record.size_label) in row.sheet.costs
-        key += [record.recompute, row.reading and (row.reading.formula, row.reading.per)]
+        key += [known, record.recompute, row.reading and (row.reading.formula, row.reading.per)]
         key += [ANY] if any_model and known else [record.size_label, record.layers, record.hidden, None if fitted else row.seq]
     unsaid = ("sec_per_it", 1) in relation.terms and (not record.gbs or not row.seq and ("seq", -1) in relation.terms)
     if unsaid or not relation.exact and ("world", 1) in relation.terms and row.world is None:
@@ -339,7 +338,9 @@ def _find_named(sheet: Sheet) -> dict[tuple[str, object, object], Rule]:
             for row, group in way.groups.items():
                 row.groups[relation.name] = group
             for group, constant in way.constants.items():
-                rules["table", key, (relation.name, group)] = Rule(constant, 0.0, max(2, way.kept))
+                offs = [(off, slack(row, relation)) for row, its in way.groups.items()
+                        if its == group and (off := residue(row, relation)) is not None]  # fmt: skip
+                rules["table", key, (relation.name, group)] = Rule(constant, 0.0, max(2, way.kept), _misses(offs, constant))
     return rules
 
 
@@ -449,14 +450,25 @@ def _rule(offs: tuple[tuple[float, float], ...], known: tuple[float, ...], most:
     for value in known:
         exactly = sum(abs(off - value) <= may + EXACTLY for off, may in offs)
         if exactly >= 2 and exactly >= len(near) - sum(abs(off - value) <= WINDOW / 3 for off in near):
-            return Rule(value, 0.0, exactly)
+            return Rule(value, 0.0, exactly, _misses(offs, value))
     if (len(near) < ENOUGH_ROWS or len(near) < most * len(offs)) and not _beyond_chance(offs, middle):
         return None
     # Coarse digits tell the figure less well than fine ones do.
     fine = sorted((may, off) for off, may in offs if abs(off - middle) <= open_ + WINDOW / 3)
     constant = statistics.median(off for _, off in fine[: max(2, len(fine) // 2)])
     scatter = statistics.median(abs(off - constant) for off in near)
-    return Rule(constant, scatter, len(near))
+    return Rule(constant, scatter, len(near), _misses(offs, constant))
+
+
+def _misses(offs: Iterable[tuple[float, float]], constant: float) -> Misses:
+    return Misses.of((off - constant, may) for off, may in offs)
+
+
+def wobble(row: Row, relation: Relation, rule: Rule) -> float:
+    """By how much the row may miss the rule beyond its digits, as the other rows do."""
+    off = residue(row, relation)
+    others = rule.misses.but(off - rule.constant, slack(row, relation)) if off is not None else 0.0
+    return max(4 * rule.scatter, others)
 
 
 def _beyond_chance(offs: tuple[tuple[float, float], ...], middle: float) -> bool:
@@ -515,7 +527,8 @@ def off_by(row: Row, relation: Relation, rule: Rule, other: dict[str, object] | 
         return None
     but = next(iter(other)) if other else ""
     open_ = row.reading.rounded(row) if rule.constant == -TERA and row.reading is not None else 0.0
-    return off - rule.constant, open_ + slack(row, relation, but) + 4 * rule.scatter + (0.0 if rule.constant == 0.0 else 0.002)
+    open_ += slack(row, relation, but) + wobble(row, relation, rule)
+    return off - rule.constant, open_ + (0.0 if rule.constant == 0.0 else 0.002)
 
 
 def holds(row: Row, **other: object) -> bool | None:

@@ -17,6 +17,7 @@ from seatrial.columns import LAYOUT
 from seatrial.notes.lint import derived, digits
 from seatrial.notes.lint.digits import Printed
 from seatrial.notes.lint.formulas import complete
+from seatrial.notes.lint.model_size import MODELS_DIFFER, fits_label, of_another_shape
 from seatrial.notes.lint.relations import (
     BELONGS,
     ENOUGH_ROWS,
@@ -38,12 +39,15 @@ from seatrial.notes.lint.relations import (
     rule_of,
     slack,
     term,
+    wobble,
 )
 from seatrial.notes.lint.sheet import EXTRA, Finding, Level, Row, Sheet, mode, round_number
 from seatrial.notes.lint.throughput import SLIP, STATED_ABOVE, USUAL, formula_of_another
 
 SPEEDS = ("tflops", "tokens_per_s_per_process", "mfu", "hfu")
 """What hardly differs from row to row."""
+THOUSANDS = ("tokens_per_s", "tokens_per_s_per_process", "tflops", "samples_per_s")
+"""What people write in thousands, or in units a thousandth of the column's."""
 COUNTS = ("gbs", "gpus", "nodes", "dp", "tp", "pp", "cp", "mbs", "ga", "iteration")
 OF_TIME = "TFLOPs and time"
 SEVERAL = ("layers", "hidden", "seq", "size_label", "machine")
@@ -108,7 +112,7 @@ def check(sheet: Sheet) -> list[Finding]:
         _exchanges(suspects)
         found += _stated_otherwise(mates)
         for row, (broken, repairs) in suspects.items():
-            if repairs or not _of_another_kind(row, broken, suspects):
+            if broken and (repairs or not _of_another_kind(row, broken, suspects)):
                 found += _report(row, broken, repairs)
     return found
 
@@ -192,7 +196,11 @@ def _unstated(row: Row, relation: Relation, off: float) -> bool:
 
 def _of_nodes(row: Row, relation: Relation) -> bool:
     """An aggregate that follows from TFLOPs which are a node's: those are what is unlike the other rows, not the aggregate."""
-    return relation.name == "the aggregate" and derived.aggregate_fits(row, row.get("tflops") or 0.0) is not None
+    habit = derived.aggregate_fits(row, row.get("tflops") or 0.0) if relation.name == "the aggregate" else None
+    if habit is None or habit.each == "processes":
+        return habit is not None
+    others = [mate.record.tflops for mate in row.around if mate is not row and mate.record.tflops]
+    return not others or not 0.5 < (row.get("tflops") or 0.0) / statistics.median(others) < 2.0
 
 
 def _habits(judged: dict[Row, tuple[list[tuple[Relation, Rule, float]], list[tuple[Relation, Rule]]]]) -> set[tuple[Row, str]]:
@@ -259,10 +267,26 @@ def _mended(
 ) -> tuple[list[tuple[Relation, Rule, float]], list[Repair]]:
     """What is broken and what would mend it; where nothing does, without what was found in the table and may be no rule."""
     repairs = list(_repairs(row, broken, kept))
+    if all(_has_flops(relation) and of_another_shape(row, off) for relation, _, off in broken):
+        fits = fits_label(row)  # then only a slip of the hand tells
+        repairs = [r for r in repairs if r.name in ("layers", "hidden") and r.why and not (fits and "row" in r.why)]
+        broken = broken if repairs else []
+    if all(_of_a_model(row, relation) and abs(off) < MODELS_DIFFER for relation, _, off in broken):
+        return [], []
     told = [each for each in broken if not _is_found(each[0])]
     if repairs or len(told) == len(broken) or not told:
         return broken, repairs
     return told, list(_repairs(row, told, [each for each in kept if not _is_found(each[0])]))
+
+
+def _of_a_model(row: Row, relation: Relation) -> bool:
+    """Whether a row is the only one of its model, whose FLOPs other models tell but for what nobody describes."""
+    alone = not any(mate.record.size_label == row.record.size_label for mate in row.around if mate is not row)
+    return alone and not row.record.family and _has_flops(relation)
+
+
+def _has_flops(relation: Relation) -> bool:
+    return any(name in ("flops", "token_flops") for name, _ in relation.terms)
 
 
 def _is_found(relation: Relation) -> bool:
@@ -301,7 +325,7 @@ def _cells(row: Row, broken: list[tuple[Relation, Rule, float]]) -> list[str]:
 def _values(row: Row, name: str, broken: list[tuple[Relation, Rule, float]]) -> Iterator[object]:
     if is_measure(name) or name in COUNTS:
         was = row.beside(name) if name in ("cp", "ga") else row.get(name)
-        for relation, _, off in sorted(broken, key=lambda b: slack(row, b[0]) + 4 * b[1].scatter):
+        for relation, _, off in sorted(broken, key=lambda b: slack(row, b[0]) + wobble(row, *b[:2])):
             powers = dict(relation.terms)
             through = powers.get("world") or (powers.get("dp") if row.record.dp is None else None)
             power = powers.get(name, through if name in ("gpus", "nodes", "dp", "tp", "pp", "cp") else None)
@@ -464,7 +488,8 @@ def _measure(row: Row, name: str, value: float, bounds: tuple[float, float], sco
     if slip is not None:
         points = next(points for chance, points in SLIP if slip.chance < chance)
         score, why = score + points, f" ({slip.how})"
-        if points >= 3 or points >= 2 and abs(figure.meant(slip.value) - value) <= 0.55 * figure.unit:
+        near = points >= 2 and abs(figure.meant(slip.value) - value) <= 0.55 * figure.unit
+        if points >= 3 or near or slip.how == "the point moved":
             shown, value = slip.text, figure.meant(slip.value)
     tight = high / low - 1 + 0.004
     for times, (unit, its) in _TIMES.items() if name == "sec_per_it" else ():
@@ -478,6 +503,10 @@ def _measure(row: Row, name: str, value: float, bounds: tuple[float, float], sco
         if times != 1 and abs(math.log(ratio / times)) < tight:
             score, why = score + PART, f" (that is {what})"
             code = "tflops-per-node" if name == "tflops" and times == row.procs else ""
+    for times, what in ((1e-3, "in thousands"), (1e3, "of thousands")) if name in THOUSANDS and not why else ():
+        if abs(math.log(ratio / times)) < tight:
+            score, why = score + PART, f" ({what})"
+            shown = digits.as_printed(figure.shown(figure.value / times), (figure.step or figure.unit) * figure.scale / times)
     if name == "tflops" and not why and min(abs(math.log(ratio * 3 / 4)), abs(math.log(ratio * 4 / 3))) < min(tight, 0.008):
         score, code = score + RECOMPUTED, "formula-mixed"
         why = " (the recomputed forward pass is counted)" if ratio > 1 else " (the recomputed forward pass is not counted)"
@@ -572,7 +601,7 @@ def _report(row: Row, broken: list[tuple[Relation, Rule, float]], repairs: list[
     alone = len(repairs) == 1 and (abs(off) < FAR or rule.support > ENOUGH_ROWS)
     leads = best is not None and len(repairs) > 1 and best.score >= max(0.0, repairs[1].score + LEAD)
     known = best is not None and (best.score >= ENOUGH or alone or leads) and not rivals
-    fine = abs(off) > SMALL or abs(off) > 3 * (slack(row, relation) + 4 * rule.scatter)
+    fine = abs(off) > SMALL or abs(off) > 3 * (slack(row, relation) + wobble(row, relation, rule))
     grave = abs(off) > GRAVE or known and fine and best is not None and best.score >= CLEAR
     sure = max(b[1].support for b in broken) >= 2 and not row.planned
     level: Level = "error" if grave and sure else "warning"

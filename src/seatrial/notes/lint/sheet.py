@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from seatrial.columns import AROUND, LAYOUT
 from seatrial.notes.lint import digits
+from seatrial.notes.lint.devices import device_named, is_preset
 from seatrial.notes.lint.digits import Printed
 from seatrial.notes.lint.labels import is_mixture
-from seatrial.notes.lint.prose import Prose, device_named
+from seatrial.notes.lint.prose import Prose
 from seatrial.notes.read.rows import holds_memory
 from seatrial.notes.read.sound import MOST_MEASURED
 from seatrial.record import Record
@@ -137,9 +138,9 @@ BESIDE = {name.strip(): kind for kind, names in _BESIDE.items() for name in name
 EXTRA = "+"
 """Before the heading of a column that no field takes, where a field is named."""
 _PLANNED = re.compile(r"planned|plan|estimate[d]?|est\.?|projected|projection|forecast|predicted|target|theoretical")
-DEVICES = re.compile(r"\b(?:[AHBL]20|[AL]4|T4|A[13]0|[AL]40S?|V100S?|P[14]0|P100|[AH][18]00|H200|B[123]00|G[BH][23]00)\b|"
-                     r"\bMI\d{3}X?\b|\bTPU ?v\d\w?|\bGaudi ?\d?|\bA64FX\b|"
-                     r"\b(?:mx|nv)?fp(?:4|8|16|32)\b|\bbf16\b|\bint8\b", re.IGNORECASE)  # fmt: skip
+_KINDS = re.compile(r"\b(?:[AHBL]20|[AL]4|T4|A[13]0|[AL]40S?|V100S?|P[14]0|P100|[AH][18]00|H200|B[123]00|G[BH][23]00)\b|"
+                    r"\bMI\d{3}X?\b|\bTPU ?v\d\w?|\bGaudi ?\d?|\bA64FX\b", re.IGNORECASE)  # fmt: skip
+DEVICES = re.compile(rf"{_KINDS.pattern}|\b(?:mx|nv)?fp(?:4|8|16|32)\b|\bbf16\b|\bint8\b", re.IGNORECASE)
 _REFERENCE = re.compile(r"duplicate|same|line|\bsee\b|\bref", re.IGNORECASE)
 """A heading of cells that point at other rows, `L40` for line 40: they set nothing."""
 
@@ -173,6 +174,12 @@ def _is_plan(cell: str) -> bool:
 def kind_beside(heading: str) -> str:
     """Which count a layout is not always told by a heading is of; empty where it is none."""
     return BESIDE.get(normal(heading), "")
+
+
+def extras(row: Row) -> list[str]:
+    """The headings of columns that no field takes, not even by a letter."""
+    taken = in_letters(tuple(row.record.printed))
+    return [heading for heading in row.record.printed if heading not in taken and is_extra(heading)]
 
 
 def is_extra(heading: str) -> bool:
@@ -378,14 +385,16 @@ class Row:
         """What the row's own cells name, else the headings above it, else the file."""
         words = [cell for cell in self.record.printed.values() if _names_device(cell)]
         own = " ".join((self.record.machine, *words))
-        return device_named(own) or device_named(self.record.section) or self.sheet.text(self).device
+        named = device_named(own) or (None if _KINDS.search(own) else device_named(self.record.section))
+        return named or (None if _KINDS.search(f"{own} {self.record.section}") else self.sheet.text(self).device)
 
     @cached_property
     def peak(self) -> float | None:
         """The most TFLOPs of the row's device; of one that nobody has a preset for, what the text says."""
-        if self.device is not None:
-            return max(self.device.peak_tflops.values())
-        return max(self.sheet.text(self).peaks, default=None)
+        said = self.sheet.text(self).peaks
+        if self.device is not None and (is_preset(self.device) or not said):
+            return max(self.device.peak_tflops.values()) * (1.15 if self.device.kind == "cpu" else 1.0)
+        return max(said, default=None)
 
     @property
     def tabular(self) -> bool:
@@ -486,6 +495,7 @@ class Sheet:
     costs: dict[tuple[object, str], tuple[float, float]] = field(default_factory=dict)
     """(table, size) -> what a token costs, and a token for each token of the sequence, where no formula is known."""
     _steps: dict[tuple[tuple[str, int | None], str], digits.Steps] = field(default_factory=dict)
+    _ordered: dict[tuple[tuple[str, int | None], str], list[float]] = field(default_factory=dict)
     _unknown: dict[tuple[str, int | None], bool] = field(default_factory=dict)
     _counts: dict[tuple[tuple[str, int | None], str], Counter[object]] = field(default_factory=dict)
     _bearers: dict[tuple[str, str, int | None], dict[object, list[Row]]] = field(default_factory=dict)
@@ -529,6 +539,13 @@ class Sheet:
             self._steps[key, name] = digits.Steps.of([figure for figure in shown if figure is not None])
         return self._steps[key, name]
 
+    def ordered(self, key: tuple[str, int | None], name: str) -> list[float]:
+        """What the rows of a table have in a field, the least first."""
+        if (key, name) not in self._ordered:
+            values = (getattr(row.record, name) for row in self.tables[key][:_MOST])
+            self._ordered[key, name] = sorted(value for value in values if value)
+        return self._ordered[key, name]
+
     def rare(self, row: Row, name: str, value: object) -> bool:
         """Whether no other row of the table may have a value; in a very long one, whether it is worth looking."""
         if len(row.mates) > 2 * _NEAR:
@@ -542,7 +559,7 @@ class Sheet:
         """Whether a column of the table that no field takes holds different numbers."""
         if key not in self._unknown:
             rows = self.tables[key][:_NEAR]
-            headings = [heading for heading in rows[0].record.printed if is_extra(heading)]
+            headings = extras(rows[0])
             self._unknown[key] = any(len({row.figure(heading) for row in rows} - {None}) > 1 for heading in headings)
         return self._unknown[key]
 

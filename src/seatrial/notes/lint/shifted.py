@@ -9,9 +9,11 @@ under its heading and what follows from each other does.
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import combinations
 
 from seatrial.notes.lint.relations import MEASURES
 from seatrial.notes.lint.repairs import broken_and_kept
@@ -44,16 +46,29 @@ def _moved_back(row: Row, cells: list[str]) -> list[Finding]:
     # A cell with the unit of its neighbour's column stands there.
     unit = any(re.match(r"[\d.,]+ ?[a-zA-Z%]", cell) for cell in foreign)
     wrong = len(foreign) + _lost(row, cells)
-    if not wrong and len(broken) < 2:
+    gross = any(abs(off) > GROSS for _, _, off in broken)
+    gap = any(not cell.strip("-–— ") for cell in cells)
+    if not wrong and len(broken) < 2 and not gross and not gap:
+        return []
+    ranges = _ranges(row)
+    before = _outside(row, ranges)
+    if not wrong and not broken and before < 2:
         return []
     best: tuple[tuple[int, int], int, list[str], Row] | None = None
     columns = [read_heading(heading) for heading in headings]
+    figures = [at for at, column in enumerate(columns) if column.field in MEASURES]
     # What stands before the place where cells moved stays where it is.
-    for at, moved in _shifts(cells, stand.index(False) if foreign else len(cells)):
-        if all(map(_stands, headings, moved)):
+    for at, moved in _shifts(cells, stand.index(False) if foreign else len(cells), figures):
+        if all(columns[one].field for one in _exchanged(cells, moved)) and all(map(_stands, headings, moved)):
             trial = _as_row(row, columns, moved)
             faults, holding = broken_and_kept(trial) if trial is not None else ([], [])
-            enough = len(kept) + 2 - bool(wrong) - (unit and _exchanged(cells, moved, at))
+            both = _exchanged(cells, moved)
+            enough = len(kept) + 2 - bool(wrong) - (unit and bool(both))
+            if not all(cells[one].strip("-–— ") for one in both):
+                continue  # an empty cell is not exchanged
+            # What looks like its column only when it is moved back needs no relation to prove it.
+            if trial is not None and before + len(foreign) > 1 and not _outside(trial, ranges):
+                enough = len(kept)
             # Of two that do as well the one that moves fewer cells.
             merit = len(holding), sum(cell == was for cell, was in zip(moved, cells))
             if trial is not None and not faults and len(holding) >= enough and (best is None or merit > best[0]):
@@ -68,16 +83,43 @@ def _moved_back(row: Row, cells: list[str]) -> list[Finding]:
     for field in changed:
         if isinstance(value := getattr(trial.record, field, None), (int, float)):
             row.propose(field, value, "cells-shifted")
-    exchanged = _exchanged(cells, moved, at)
     what = f"the cells from {columns[at].heading} on stand one column off: moved back"
-    if exchanged:
-        what = f"{columns[at].heading} and {columns[at + 1].heading} stand in each other's place: exchanged"
+    if both := _exchanged(cells, moved):
+        what = f"{' and '.join(columns[one].heading for one in both)} stand in each other's place: exchanged"
     message = f"{what} they can be read, and agree with each other"
     return [row.find("cells-shifted", "error", message, name=name, proposed=there)]
 
 
-def _exchanged(cells: list[str], moved: list[str], at: int) -> bool:
-    return cells[at] == moved[at + 1] and cells[at + 1] == moved[at]
+GROSS, WIDE = math.log(8.0), 3.0
+"""By which factor figures miss each other that are hardly of one run; how far a column reaches beyond its other rows."""
+
+
+def _ranges(row: Row) -> dict[str, tuple[float, float]]:
+    """Field -> the least and the most that other rows have."""
+    found = {}
+    for name in (*MEASURES, "mem_value", "gbs", "mbs", "gpus"):
+        if row.columns.get(name):
+            ordered, own = row.sheet.ordered(row.key, name), getattr(row.record, name)
+            cut = len(ordered) > 6  # another row may be wrong as well
+            low, high = (ordered[cut + (own == ordered[cut])], ordered[-1 - cut - (own == ordered[-1 - cut])]) if len(
+                ordered) > FEWEST + 1 else (0.0, math.inf)  # fmt: skip
+            found[name] = low / WIDE, high * WIDE
+    return found
+
+
+FEWEST = 3
+
+
+def _outside(row: Row, ranges: dict[str, tuple[float, float]]) -> int:
+    """How many figures are none of their column; what is not there is not counted."""
+    values = ((getattr(row.record, name), *ends) for name, ends in ranges.items() if name not in row.record.inferred)
+    return sum(not low <= value <= high for value, low, high in values if value)
+
+
+def _exchanged(cells: list[str], moved: list[str]) -> list[int]:
+    """The two columns whose cells stand in each other's place, if that is all."""
+    other = [at for at, (was, cell) in enumerate(zip(cells, moved)) if was != cell]
+    return other if len(other) == 2 and cells[other[0]] == moved[other[1]] else []
 
 
 def _lost(row: Row, cells: list[str]) -> bool:
@@ -95,12 +137,15 @@ def _stands(heading: str, cell: str) -> bool:
     return not cell or not column.field or column.kind == "notes" or bool(timed) or fits(column, cell)
 
 
-def _shifts(cells: list[str], last: int) -> Iterator[tuple[int, list[str]]]:
-    """The row with a cell put in where one was lost, or with an empty one taken out; and from which column on, up to `last`."""
+def _shifts(cells: list[str], last: int, figures: list[int]) -> Iterator[tuple[int, list[str]]]:
+    """The row with a cell put in where one was lost, or with an empty one taken out, and from which column on, up to `last`;
+    or with two neighbours, or two of the `figures`, in each other's place."""
     end = min(last + 1, len(cells) - 1)
-    for at in range(end):
-        if cells[at] != cells[at + 1]:
-            yield at, [*cells[:at], cells[at + 1], cells[at], *cells[at + 2 :]]
+    for one, other in dict.fromkeys([*((at, at + 1) for at in range(end)), *combinations(figures, 2)]):
+        if cells[one] != cells[other]:
+            exchanged = [*cells]
+            exchanged[one], exchanged[other] = cells[other], cells[one]
+            yield one, exchanged
     if not cells[-1].strip("-"):
         for at in range(1, end):
             yield at, [*cells[:at], "", *cells[at:-1]]

@@ -28,6 +28,8 @@ from seatrial.notes.lint.formulas import (
     left_open,
     slack,
 )
+from seatrial.notes.lint.means import WINDOW, Misses
+from seatrial.notes.lint.model_size import MODELS_DIFFER, fits_label, of_another_shape
 from seatrial.notes.lint.sheet import Finding, Level, Row, Sheet, mode, round_number
 
 # Scores of an explanation: what speaks for the value that one cell would have.
@@ -164,8 +166,8 @@ def _batch(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
     # Of many that are open a slip of the hand tells less than another row, or the text, does.
     many, told = len(inside) >= 4, {stated[0] if stated else None, *others} - {gbs}
     for value in [n for n in inside if n in told] or inside if many else inside:
-        if value == gbs:
-            continue
+        if value == gbs or value not in told and round_number(gbs) and not round_number(value):
+            continue  # nobody chooses such a number
         if stated is not None and stated[0] == value:
             score, why = STATED_ABOVE, f" (line {stated[1]} says {value})"
         elif usual == value and often >= max(1, 0.5 * len(others)):
@@ -298,6 +300,10 @@ def _either_figure(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
 
 SMALL = 0.015
 """A difference below this may come from averages over other iterations; above it one of the figures is wrong."""
+BY_LABEL = 0.3
+"""A difference that a size by its name alone may be believed for."""
+FINE = 0.008
+"""A difference that a slip of the hand may be believed for."""
 TINY = 0.004
 """A difference below this is a digit that was rounded on the way."""
 _MOST_EXPLAINED = 500
@@ -311,7 +317,7 @@ def check(sheet: Sheet) -> list[Finding]:
         ratios = {row: ratio for row in mates if complete(row) and row.reading is not None and not row.settled
                   and (ratio := row.reading.ratio(row)) is not None}  # fmt: skip
         rows = list(ratios)
-        agreeing = {row for row in rows if _agrees(row)}
+        agreeing = {row for row in rows if _agrees(row)} | _as_others_miss(ratios)
         wrong = [row for row in rows if row not in agreeing]
         found += [finding for row in rows if row in agreeing for finding in _slow_units(row)]
         if _all_cut(rows, wrong):
@@ -324,7 +330,9 @@ def check(sheet: Sheet) -> list[Finding]:
         usual = set(small) if len(small) > max(2, 0.3 * len(rows)) else {row for row in small if slack(row) >= TINY / 8}
         asked = {row for row in wrong[:_MOST_EXPLAINED] if row not in usual}
         factor = _common_factor(ratios, wrong, asked, agreeing)
-        if factor is not None:
+        if factor is not None and abs(math.log(factor)) < WINDOW:  # figures that scatter, by the formula that the text states
+            wrong, factor = [row for row in wrong if abs(math.log(ratios[row] or 1)) > WINDOW + slack(row)], None
+        elif factor is not None:
             found.append(_unknown_formula(rows, factor))
             wrong = [row for row in rows if abs(math.log((ratios[row] or 1) / factor)) > 0.02 + slack(row)]
         explained = {row: explanations(row, agreeing) for row in wrong if row in asked}
@@ -382,6 +390,13 @@ def _times_alone(mates: list[Row]) -> list[Finding]:
 
 def _agrees(row: Row) -> bool:
     return reading_of(row).fits(row)
+
+
+def _as_others_miss(ratios: dict[Row, float]) -> set[Row]:
+    """Rows whose figures miss each other by no more than those of the other rows do: means over other iterations."""
+    offs = {row: (abs(math.log(ratio)), slack(row)) for row, ratio in ratios.items() if ratio}
+    misses = Misses.of(offs.values())
+    return {row for row, (off, digits) in offs.items() if off <= digits + misses.but(off, digits)}
 
 
 def _slow_units(row: Row) -> list[Finding]:
@@ -447,19 +462,29 @@ def _report(row: Row, explanations: list[Explanation], factor: float | None, *, 
         return [row.find("tflops-mismatch", cut, message, name="sec_per_it", proposed=middle)]
     best = explanations[0] if explanations and factor is None else None
     # A small difference is an error too when the digits are fine and one slip of the hand explains it.
-    fine = best is not None and best.score >= CLEAR_SLIP and abs(off) > 5 * slack(row)
+    fine = best is not None and best.score >= CLEAR_SLIP and abs(off) > max(5 * slack(row), FINE)
     level: Level = "error" if abs(off) > SMALL or fine else "warning" if abs(off) > TINY else "info"
-    level = level if _proven(row) else "info"
+    of_shape = best is not None and best.name in ("layers", "hidden") and best.message.endswith(")") and not (
+        "row" in best.message and fits_label(row))  # fmt: skip
+    proven = _proven(row) if abs(off) > MODELS_DIFFER or row.record.family else _proven(row) and _has_kin(row)
+    proven = proven and (reading.formula != "label" or abs(off) > BY_LABEL)
+    level = level if proven and (of_shape or not of_another_shape(row, -math.log1p(off))) else "info"
     rivals = [e for e in explanations[1:] if best is not None and best.score - e.score < MARGIN]
     if best is not None and best.code in ("ms-not-s", "time-unit") and not rivals:
         return [_unit_finding(row, best.value, "the other rows are in seconds")]
     if best is not None and best.score >= ENOUGH and not rivals:
-        row.propose(best.name, best.value, best.code)
-        gravity = best.level if best.level != "error" else level
+        if level != "info":
+            row.propose(best.name, best.value, best.code)
+        gravity = best.level if best.level != "error" and abs(off) > SMALL / 2 else level if best.level == "error" else "info"
         return [row.find(best.code, gravity, f"{best.message}: {facts}", name=best.name, proposed=best.shown or None)]
     options = "; ".join(dict.fromkeys(e.message for e in explanations[:4] if e.score > -2))
     open_end = f"open: one of both is wrong{f', {options}' if options else ''}"
     return [row.find("tflops-mismatch", "info" if shared else level, f"{facts}; {open_end}", name="tflops")]
+
+
+def _has_kin(row: Row) -> bool:
+    """Whether another row of the file is of the same model."""
+    return any(_model(mate) == _model(row) for mate in row.elsewhere if mate is not row)
 
 
 def _model(row: Row) -> object:

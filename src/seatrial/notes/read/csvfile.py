@@ -3,8 +3,8 @@
     for found in read_csv(path, "rows.csv"): ...
 
 A column named as a field of a record (`dp`, `sec_per_it`, `mem_unit`) is that field; other headings go through the same names
-as a table's; metrics a step are a run (`series.py`), and runs may stand side by side (`reshaped.py`). `activation_ckpt`,
-`status` and `line_no` are known from hand-kept collections of rows.
+as a table's; metrics a step are a run (`series.py`), and runs may stand side by side (`reshaped.py`). Lines above the headings
+that begin with `#` are text about the rows. `activation_ckpt`, `status` and `line_no` are known from hand-kept collections.
 """
 from __future__ import annotations
 
@@ -37,11 +37,14 @@ _FORMULAS = {"old": "megatron-2022-old", "new": "sc21"}
 
 def read_csv(path: Path, name: str, *, each: bool = False) -> Iterator[Record | Problem]:
     csv.field_size_limit(LONGEST_LINE)
-    lines = read_lines(path)
+    lines, outline = read_lines(path), Outline()
     first = next(lines, None)
+    while first is not None and is_comment(first[1]):
+        outline.read(first[0], first[1].lstrip("# "))
+        first = next(lines, None)
     if first is None:
         return
-    delimiter = max("\t;,", key=first[1].count)
+    delimiter = delimiter_of(first[1])
     counter = _Counter(first, lines)
     reader = csv.reader(counter, delimiter=delimiter)
     try:
@@ -53,13 +56,13 @@ def read_csv(path: Path, name: str, *, each: bool = False) -> Iterator[Record | 
             return
         rows = counter.rows(reader)
         try:
-            read = _row_reader(headings, path)
+            read = _row_reader(headings, path, outline)
         except BadInput:
             below = [[cell.strip() for cell in cells] for _, cells in islice(rows, LONGEST_TABLE)]
             if len(below) == LONGEST_TABLE or not is_turned(headings, below):
                 raise
             headings, *made = turned(headings, below)
-            read, rows = _row_reader(headings, path), ((first[0], cells) for cells in made)
+            read, rows = _row_reader(headings, path, outline), ((first[0], cells) for cells in made)
         yield from columns_left(headings, Where(file=name, line=first[0]))
         for line, cells in rows:
             yield from read(cells, Where(file=name, line=line, table=0))
@@ -93,7 +96,18 @@ class _Counter:
             start = self.line + 1
 
 
-def _row_reader(headings: list[str], path: Path) -> Any:
+def delimiter_of(line: str) -> str:
+    return max("\t;,", key=line.count)
+
+
+def is_comment(line: str) -> bool:
+    """Whether a line above the headings is text, and not headings the first of which is `# GPUs`."""
+    cells = [cell.strip() for cell in line.split(delimiter_of(line))]
+    text = not line.strip() or line.startswith("#") and len(cells) < 3
+    return text or line.startswith("#") and not is_table_of_runs(settle([read_heading(cell) for cell in cells]))
+
+
+def _row_reader(headings: list[str], path: Path, outline: Outline) -> Any:
     if headings and headings[-1] == OWN_MARK:
         return lambda cells, where: iter([own_row(headings, cells, where)])
     fields = [PLAIN.get(heading, heading) for heading in headings]
@@ -107,7 +121,7 @@ def _row_reader(headings: list[str], path: Path) -> Any:
         raise BadInput(
             f"{path}: no column of a run among {', '.join(headings)[:100]}; known are DP, TP, PP, MBS, GBS, Sec/it, TFLOPs …"
         )
-    outline = Outline()
+    outline.rows_at("")
     return lambda cells, where: _foreign_row(columns, cells, outline, where)
 
 

@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple
 
 from seatrial.errors import BadInput
 from seatrial.notes.read import logs
+from seatrial.notes.read.fenced import pipes_of_fences
 from seatrial.notes.read.files import read_lines
 from seatrial.notes.read.htmltables import pipes_of_html
 from seatrial.notes.read.listed import pipes_of_lists
@@ -154,7 +155,7 @@ def scan(lines: Iterable[tuple[int, str]]) -> Iterator[Token]:
 
 def lines_of(path: Path) -> Iterator[tuple[int, str]]:
     """The file's lines, with every kind of table as rows between pipes."""
-    return reshaped(pipes_of_lists(pipes_of_rst(pipes_of_html(without_hidden_rows(read_lines(path))))))
+    return reshaped(pipes_of_lists(pipes_of_rst(pipes_of_html(pipes_of_fences(without_hidden_rows(read_lines(path)))))))
 
 
 LONGEST_COMMENT = 500

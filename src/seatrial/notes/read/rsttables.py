@@ -18,7 +18,7 @@ Lines = Iterable[Line]
 Row = tuple[int, list[str]]
 LONGEST_TABLE = 20_000
 _GRID = re.compile(r"\s*\+(?:[-=]+\+){2,}\s*$")
-_SIMPLE = re.compile(r"\s*={2,}(?: +={2,})+\s*$")
+_SIMPLE = re.compile(r"\s*=+(?: +=+)+\s*$")
 _DIRECTIVE = re.compile(r"\s*\.\. (list-table|csv-table)::")
 _OPTION = re.compile(r"\s+:([\w-]+):\s*(.*)$")
 
@@ -33,7 +33,7 @@ def pipes_of_rst(lines: Lines) -> Iterator[tuple[int, str]]:
         if edge in ("+-", "+=") and _GRID.match(line):
             block, held = _taken(found, stream, lambda text: text.lstrip()[:1] in ("+", "|"))
             yield from _shown(block, _grid(block))
-        elif edge == "==" and _SIMPLE.match(line):
+        elif edge[:1] == "=" and _SIMPLE.match(line):
             block, held = _simple_block(found, stream)
             yield from _shown(block, _simple(block))
         elif edge == ".." and (match := _DIRECTIVE.match(line)):

@@ -57,7 +57,8 @@ function drawKnobs() {
       return s("svg", { class: "chart", viewBox: `0 0 ${width} ${high}`, height: high, role: "group", "aria-label": `${knob.title}: ${series.label}` },
         ticks(from, top + pad, 4).map((v) => [s("line", { x1: l, x2: width, y1: yy(v), y2: yy(v), class: "axis" }), s("text", { x: l - 6, y: yy(v) + 4, "text-anchor": "end", class: "dimt", text: num(v, 3) })]),
         values.map((v, i) => s("text", { x: x(i), y: high - 20, "text-anchor": values.length === 2 && String(v).length > 10 ? (i ? "end" : "start") : "middle", text: v })), s("text", { x: l, y: high - 4, class: "dimt", text: rated ? "TFLOPs per process" : "samples per second" }),
-        s("polyline", { points: middle.map((v, i) => `${x(i)},${yy(v)}`).join(" "), class: "m-line" }),
+        // Words have no order that a line could follow.
+        values.every((v) => typeof v === "number") && s("polyline", { points: middle.map((v, i) => `${x(i)},${yy(v)}`).join(" "), class: "m-line" }),
         points.map(([v, row]) => { const g = s("g", { "aria-label": `${v}: ${num(y(row))}` }, s("circle", { cx: x(values.indexOf(v)), cy: yy(y(row)), r: 10, fill: "transparent" }), s("circle", { cx: x(values.indexOf(v)), cy: yy(y(row)), r: 4.5, class: "m-dot" }));
           tip(g, `${knob.title} ${v}\n${num(y(row))} ${rated ? "TFLOPs" : "samples per second"}${has(cell("sec", row)) ? `, ${shown("sec", row)} s` : ""}\n${place(row)}`); return opens(g, row); }));
     });

@@ -2,7 +2,7 @@
 
     kernels = Kernels.of(("norm", "gelu"))              Triton's, and the others in plain torch
     kernels.norm(x, weight, bias, 1e-5)
-    works, notes = verified.usable(NAMES, device, dtype, hidden=2048)   each is tried once against plain torch on the device
+    works, notes = verified.usable(NAMES, device, dtype, hidden=2048)    each is tried once against plain torch on the device
 
 Triton is never required: without it the engine runs the same functions out of `plain`.
 """
@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from seatrial.engine.fast.kernels import plain, plain_experts
+from seatrial.spec import Model
 
 
 class Kernels:
@@ -23,6 +24,10 @@ class Kernels:
     norm_backward = staticmethod(plain.norm_backward)
     gelu = staticmethod(plain.gelu)
     gelu_backward = staticmethod(plain.gelu_backward)
+    gated = staticmethod(plain.gated)
+    gated_backward = staticmethod(plain.gated_backward)
+    rotate = staticmethod(plain.rotate)
+    rotate_backward = staticmethod(plain.rotate_backward)
     cat_qkv = staticmethod(plain.cat_qkv)
     reduce_partials = staticmethod(plain.reduce_partials)
     add_rows = staticmethod(plain.add_rows)
@@ -36,11 +41,11 @@ class Kernels:
     norm_recompute8 = staticmethod(plain.norm_recompute8)
     gelu8 = staticmethod(plain.gelu8)
     gelu_backward8 = staticmethod(plain.gelu_backward8)
+    gated8 = staticmethod(plain.gated8)
+    gated_backward8 = staticmethod(plain.gated_backward8)
     cat_qkv8 = staticmethod(plain.cat_qkv8)
     put_rows = staticmethod(plain_experts.put_rows)
     sum_rows = staticmethod(plain_experts.sum_rows)
-    gated = staticmethod(plain_experts.gated)
-    gated_backward = staticmethod(plain_experts.gated_backward)
     grouped = staticmethod(plain_experts.grouped)
     grouped_gradient = staticmethod(plain_experts.grouped_gradient)
 
@@ -62,8 +67,16 @@ FP8 = tuple(name for name in NAMES if name.endswith("8"))
 EXPERTS = tuple(name for name in NAMES if hasattr(plain_experts, name))
 
 
+def used(names: Iterable[str], model: Model, *, eight: bool, experts: bool) -> tuple[str, ...]:
+    """Of these, the ones that a model's choices ask for."""
+    a = model.architecture
+    without = {"gelu": a.mlp != "gelu", "gated": not model.gated, "rotate": not (model.rope or model.normed_qk)}
+    return tuple(name for name in names if (eight or name not in FP8) and (experts and model.mixture or name not in EXPERTS)
+                 and not without.get(name.removesuffix("8").removesuffix("_backward"), False))
+
+
 def triton_kernels() -> dict[str, Callable[..., Any]]:
-    kinds = ("activation", "adamw", "columns", "experts", "grouped", "norm", "rows", "softmax")
+    kinds = ("activation", "adamw", "columns", "experts", "grouped", "norm", "rotate", "rows", "softmax")
     modules = [import_module(f"seatrial.engine.fast.kernels.triton_{kind}") for kind in kinds]
     own = {name: value for m in modules for name, value in vars(m).items() if getattr(value, "__module__", "") == m.__name__}
     return {name: own[name] for name in NAMES}

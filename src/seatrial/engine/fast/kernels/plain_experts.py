@@ -1,4 +1,4 @@
-"""What a layer of experts does beside attention and norms, in plain torch: the references of Triton's kernels.
+"""What a layer of experts does beside attention, norms and SwiGLU, in plain torch: the references of Triton's kernels.
 
 T tokens, K choices each, R rows: one for each choice that is not dropped, expert by expert. `place_TK` says where a choice's
 row lies (-1: dropped), `ends_E` where each expert's rows end.
@@ -6,7 +6,6 @@ row lies (-1: dropped), `ends_E` where each expert's rows end.
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 
@@ -22,25 +21,6 @@ def sum_rows(rows_RH: Tensor, place_TK: Tensor) -> Tensor:
     """Of each token the sum of its rows, added up in fp32."""
     taken = rows_RH[place_TK.long().clamp(min=0)].float()
     return torch.where((place_TK >= 0)[..., None], taken, 0.0).sum(1).to(rows_RH.dtype)
-
-
-def gated(pre: Tensor, weight_R: Tensor) -> Tensor:
-    """silu(gate) x up x the row's weight, out of (gate, up) side by side."""
-    gate, up = pre.float().chunk(2, -1)
-    return (F.silu(gate) * up * weight_R[:, None]).to(pre.dtype)
-
-
-def gated_backward(d: Tensor, pre: Tensor, weight_R: Tensor) -> Tensor:
-    """`pre` becomes its gradient, `d` becomes the activation; the weights' gradients come back, in fp32."""
-    (gate, up), wide = pre.float().chunk(2, -1), d.float()
-    s = gate.sigmoid()
-    value = gate * s
-    by_weight = wide * weight_R[:, None]
-    d_weight = (wide * value * up).sum(1)
-    d_gate = by_weight * up * (s + value * (1.0 - s))
-    d.copy_(value * up * weight_R[:, None])
-    pre.copy_(torch.cat((d_gate, by_weight * value), 1))
-    return d_weight
 
 
 def grouped(rows_RK: Tensor, matrices_EMN: Tensor, ends_E: Tensor, *, transposed: bool = False) -> Tensor:

@@ -8,7 +8,7 @@ import triton.language as tl
 from torch import Tensor
 
 from seatrial.engine.fast.kernels.grid import groups_of
-from seatrial.engine.fast.kernels.plain import Out
+from seatrial.engine.fast.kernels.plain import Out, Parts
 from seatrial.engine.fast.kernels.scaling import ScalingState
 from seatrial.engine.fast.kernels.triton_fp8 import (
     as_bytes,
@@ -25,38 +25,44 @@ from seatrial.engine.fast.kernels.triton_tools import update_amax
 
 
 @triton.jit
-def _block_of(one, two, three, width, BC: tl.constexpr):
-    """Which of three matrices side by side this program works on, its number, and the block of columns in it."""
-    blocks = tl.cdiv(width, BC)
-    part, block = tl.program_id(0) // blocks, tl.program_id(0) % blocks
+def _block_of(one, two, three, width, narrow, BC: tl.constexpr):
+    """Which of three matrices side by side this program works on, its width, where it begins, and the block of columns in it;
+    the first is `width` wide, the others `narrow`."""
+    wide, each = tl.cdiv(width, BC), tl.cdiv(narrow, BC)
+    number = tl.program_id(0)
+    second, third = number >= wide, number >= wide + each
     source = one
-    if part == 1:
+    if second:
         source = two
-    if part == 2:
+    if third:
         source = three
-    return source, part, block
+    own = tl.where(second, narrow, width)
+    begin = tl.where(third, width + narrow, tl.where(second, width, 0))
+    block = number - tl.where(third, wide + each, tl.where(second, wide, 0))
+    return source, own, begin, block
 
 
 @triton.jit(do_not_specialize=["tiles"])
-def _cat_qkv(one, two, three, out, sums, tokens, width, tiles, BR: tl.constexpr, BC: tl.constexpr):
-    source, part, block = _block_of(one, two, three, width, BC)
+def _cat_qkv(one, two, three, out, sums, tokens, width, narrow, tiles, BR: tl.constexpr, BC: tl.constexpr):
+    source, own, begin, block = _block_of(one, two, three, width, narrow, BC)
     cols = block * BC + tl.arange(0, BC)
-    group = tl.program_id(1)
+    group, whole = tl.program_id(1), width + 2 * narrow
     total = tl.zeros((BR, BC), tl.float32)
     for i in range(tiles):
         rows = (group * tiles + i) * BR + tl.arange(0, BR)
-        inside = (rows < tokens)[:, None] & (cols < width)[None, :]
-        value = tl.load(source + rows.to(tl.int64)[:, None] * width + cols[None, :], mask=inside, other=0.0)
+        inside = (rows < tokens)[:, None] & (cols < own)[None, :]
+        value = tl.load(source + rows.to(tl.int64)[:, None] * own + cols[None, :], mask=inside, other=0.0)
         total += value.to(tl.float32)
-        tl.store(out + rows.to(tl.int64)[:, None] * (3 * width) + part * width + cols[None, :], value, mask=inside)
-    tl.store(sums + group * (3 * width) + part * width + cols, tl.sum(total, 0), mask=cols < width)
+        tl.store(out + rows.to(tl.int64)[:, None] * whole + begin + cols[None, :], value, mask=inside)
+    tl.store(sums + group * whole + begin + cols, tl.sum(total, 0), mask=cols < own)
 
 
 @triton.jit(do_not_specialize=["tiles"])
-def _transpose8(one, two, three, out, out_t, sums, scale, amax, tokens, width, whole, tiles, SUMS: tl.constexpr,
+def _transpose8(one, two, three, out, out_t, sums, scale, amax, tokens, width, narrow, tiles, SUMS: tl.constexpr,
                 ROWS: tl.constexpr, FIVE: tl.constexpr, NEAR: tl.constexpr, BQ: tl.constexpr, BC: tl.constexpr):
-    """Up to three matrices of `width` columns into one of `whole`: transposed, and by rows where ROWS says so."""
-    source, part, block = _block_of(one, two, three, width, BC)
+    """One matrix, or three side by side: transposed, and by rows where ROWS says so."""
+    source, own, begin, block = _block_of(one, two, three, width, narrow, BC)
+    whole = width + 2 * narrow
     cols = block * BC + tl.max_contiguous(tl.arange(0, BC), NEAR)
     group = tl.program_id(1)
     if SUMS:
@@ -65,8 +71,8 @@ def _transpose8(one, two, three, out, out_t, sums, scale, amax, tokens, width, w
     by, quads = tl.load(scale), tokens // 4
     for i in range(tiles):
         quad = (group * tiles + i) * BQ + tl.arange(0, BQ)
-        inside = (quad < quads)[:, None] & (cols < width)[None, :]
-        v0, v1, v2, v3 = load_four(source, quad.to(tl.int64)[:, None] * (4 * width) + cols[None, :], width, inside)
+        inside = (quad < quads)[:, None] & (cols < own)[None, :]
+        v0, v1, v2, v3 = load_four(source, quad.to(tl.int64)[:, None] * (4 * own) + cols[None, :], own, inside)
         if SUMS:
             total += (v0 + v1) + (v2 + v3)
         top = tl.maximum(top, largest_of(v0, v1, v2, v3))
@@ -75,11 +81,11 @@ def _transpose8(one, two, three, out, out_t, sums, scale, amax, tokens, width, w
         v2 *= by
         v3 *= by
         if ROWS:
-            here = quad.to(tl.int64)[:, None] * (4 * whole) + part * width + cols[None, :]
+            here = quad.to(tl.int64)[:, None] * (4 * whole) + begin + cols[None, :]
             store_four(out, here, whole, v0, v1, v2, v3, inside, FIVE)
-        store_transposed(out_t, quad, part * width + cols, quads, v0, v1, v2, v3, inside, FIVE)
+        store_transposed(out_t, quad, begin + cols, quads, v0, v1, v2, v3, inside, FIVE)
     if SUMS:
-        tl.store(sums + group * whole + part * width + cols, tl.sum(total, 0), mask=cols < width)
+        tl.store(sums + group * whole + begin + cols, tl.sum(total, 0), mask=cols < own)
     update_amax(amax, tl.max(tl.max(top, 1), 0))
 
 
@@ -123,27 +129,26 @@ def reduce_partials(sums: Tensor, outs: list[Out]) -> None:
                                                       BG=64, BC=32, num_warps=4)
 
 
-def cat_qkv(parts: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    (tokens, width), rows, cols = parts[0].shape, 4, 2048
-    columns = 3 * triton.cdiv(width, cols)
+def cat_qkv(parts: Parts) -> tuple[Tensor, Tensor]:
+    (tokens, width), narrow, rows, cols = parts[0].shape, parts[1].shape[1], 4, 2048
+    columns = triton.cdiv(width, cols) + 2 * triton.cdiv(narrow, cols)
     groups, tiles = groups_of(tokens, rows, columns=columns, device=parts[0].device, each=16)
-    whole = parts[0].new_empty(tokens, 3 * width)
-    sums = torch.empty(1, groups, 3 * width, dtype=torch.float32, device=whole.device)
-    _cat_qkv[(columns, groups)](*parts, whole, sums, tokens, width, tiles, BR=rows, BC=cols, num_warps=8)
+    whole = parts[0].new_empty(tokens, width + 2 * narrow)
+    sums = torch.empty(1, groups, width + 2 * narrow, dtype=torch.float32, device=whole.device)
+    _cat_qkv[(columns, groups)](*parts, whole, sums, tokens, width, narrow, tiles, BR=rows, BC=cols, num_warps=8)
     return whole, sums
 
 
-def cat_qkv8(parts: tuple[Tensor, Tensor, Tensor], scaling: ScalingState) -> tuple[Tensor, Tensor, Tensor]:
-    tokens, width = parts[0].shape
-    eight = room_for(tokens, 3 * width, scaling, parts[0].device)
-    transposed, sums = _transposed(parts, eight, scaling, count=3, with_sums=True, near=8, each=32, num_warps=4)
+def cat_qkv8(parts: Parts, scaling: ScalingState) -> tuple[Tensor, Tensor, Tensor]:
+    eight = room_for(len(parts[0]), sum(p.shape[1] for p in parts), scaling, parts[0].device)
+    transposed, sums = _transposed(parts, eight, scaling, narrow=parts[1].shape[1], near=8, each=32, num_warps=4)
     return eight, transposed, sums
 
 
 def cast8(x: Tensor, scaling: ScalingState, *, rows: bool = True, cols: bool = False) -> tuple[Tensor | None, Tensor | None]:
     eight = torch.empty_like(x, dtype=scaling.dtype) if rows else None
     if cols:
-        return eight, _transposed((x, x, x), eight, scaling, count=1, with_sums=False, near=16, each=16, num_warps=8)[0]
+        return eight, _transposed((x, x, x), eight, scaling, narrow=0, near=16, each=16, num_warps=8)[0]
     if eight is not None:
         block = 8192
         _cast8[(triton.cdiv(x.numel(), block),)](x, as_bytes(eight), scaling.scale, scaling.amax_bits, x.numel(),
@@ -151,16 +156,17 @@ def cast8(x: Tensor, scaling: ScalingState, *, rows: bool = True, cols: bool = F
     return eight, None
 
 
-def _transposed(parts: tuple[Tensor, Tensor, Tensor], eight: Tensor | None, scaling: ScalingState, *, count: int,
-                with_sums: bool, near: int, each: int, num_warps: int) -> tuple[Tensor, Tensor]:
-    """`near`: how many columns a thread may hold side by side; `each`: programs of a multiprocessor, one after another."""
+def _transposed(parts: Parts, eight: Tensor | None, scaling: ScalingState, *, narrow: int, near: int, each: int,
+                num_warps: int) -> tuple[Tensor, Tensor]:
+    """`narrow`: the width of the second and third, or 0 for one alone, without sums; `near`: how many columns a thread may hold
+    side by side; `each`: programs of a multiprocessor, one after another."""
     (tokens, width), quads, cols = parts[0].shape, 32, 64
-    columns = count * triton.cdiv(width, cols)
+    columns, whole = triton.cdiv(width, cols) + 2 * triton.cdiv(narrow, cols), width + 2 * narrow
     groups, tiles = groups_of(tokens // 4, quads, columns=columns, device=parts[0].device, each=each)
-    transposed = room_for(count * width, tokens, scaling, parts[0].device)
-    sums = torch.empty(1, groups if with_sums else 0, count * width, dtype=torch.float32, device=transposed.device)
+    transposed = room_for(whole, tokens, scaling, parts[0].device)
+    sums = torch.empty(1, groups if narrow else 0, whole, dtype=torch.float32, device=transposed.device)
     _transpose8[(columns, groups)](
         *parts, as_bytes(transposed if eight is None else eight), as_quads(transposed), sums, scaling.scale, scaling.amax_bits,
-        tokens, width, count * width, tiles, SUMS=with_sums, ROWS=eight is not None, FIVE=five(scaling), NEAR=near, BQ=quads,
+        tokens, width, narrow, tiles, SUMS=narrow > 0, ROWS=eight is not None, FIVE=five(scaling), NEAR=near, BQ=quads,
         BC=cols, num_warps=num_warps)
     return transposed, sums

@@ -1,4 +1,4 @@
-"""What several Triton kernels use: GELU's arithmetic, and the largest value amax.
+"""What several Triton kernels use: a sigmoid, GELU's arithmetic, and the largest value amax.
 
     s = gate(x, x * x)              GELU is x s
     slope, value = slope_of(x, x * x, s)
@@ -29,6 +29,11 @@ def power_of_two(x):
         return tl.exp2(x)
     else:
         return tl.inline_asm_elementwise("ex2.approx.ftz.f32 $0, $1;", "=r,r", [x], dtype=tl.float32, is_pure=True, pack=1)
+
+
+@triton.jit
+def sigmoid(x):
+    return reciprocal(1.0 + power_of_two(x * -1.4426950408889634))
 
 
 @triton.jit

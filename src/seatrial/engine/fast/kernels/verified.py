@@ -18,8 +18,8 @@ CLOSE_FP8 = 2e-2
 """One in many numbers falls on the other side of a rounding edge, by a sixteenth of itself."""
 
 
-def usable(names: Sequence[str], device: torch.device, dtype: torch.dtype, *, hidden: int, eight: bool = False,
-           experts: bool = False, moments: torch.dtype = torch.float32) -> tuple[tuple[str, ...], dict[str, str]]:
+def usable(names: Sequence[str], device: torch.device, dtype: torch.dtype, *, hidden: int,
+           moments: torch.dtype = torch.float32) -> tuple[tuple[str, ...], dict[str, str]]:
     """Which of these Triton kernels agree with plain torch for rows of `hidden` numbers; and how far each is from it."""
     try:
         found = triton_kernels()
@@ -28,8 +28,6 @@ def usable(names: Sequence[str], device: torch.device, dtype: torch.dtype, *, hi
     works: list[str] = []
     notes: dict[str, str] = {}
     for name in names:
-        if (name in FP8 and not eight) or (name in EXPERTS and not experts):
-            continue
         try:
             distance = difference(name, found[name], device=device, dtype=dtype, hidden=hidden, moments=moments)
             limit = CLOSE_FP8 if name in FP8 else CLOSE
@@ -75,22 +73,40 @@ def _call(name: str, function: Callable[..., Any], case: int, device: torch.devi
         return scaling
 
     e4, e5 = known(torch.float8_e4m3fn, 100.0), known(torch.float8_e5m2, 5000.0)
-    x, weight, bias, plus = some(tokens, hidden), some(hidden), some(hidden), some(hidden)
-    stats = torch.stack((x.float().mean(1), (x.float().var(1, unbiased=False) + 1e-5).rsqrt()))
+    x, weight, bias, plus = some(tokens, hidden), some(hidden), some(hidden), some(tokens, hidden)
+    # The second case is an RMS norm.
+    stats = torch.stack((x.float().mean(1), (x.float().var(1, unbiased=False) + 1e-5).rsqrt()))[case:]
+    norm_bias = None if case else bias
     if name == "norm":
-        return _all(function(x, weight, bias, 1e-5, plus=plus if case else None))
+        return _all(function(x, weight, norm_bias, 1e-5))
     if name == "norm_recompute":
-        return _all(function(x, stats, weight, bias))
+        return _all(function(x, stats, weight, norm_bias))
     if name == "norm_backward":
-        dx, sums = function(some(tokens, hidden), x, stats, weight, *([some(tokens, hidden)] if case else []))
-        return [dx, sums.sum(1)]
+        found = [function(some(tokens, hidden), x, stats, weight),
+                 function(some(tokens, hidden), x, stats, weight, plus, sum_residual=not case)]
+        return [t for dx, sums in found for t in (dx, sums.sum(1))]
     if name == "gelu":
         return [function(x)]
     if name == "gelu_backward":
         d, g, sums = function(some(tokens, hidden), x, recompute=bool(case))
         return [*_all((d, g)), sums.sum(1)]
+    if name in ("gated", "gated_backward"):
+        pre, row_weight = some(tokens, 2 * hidden), some(tokens, kind=torch.float32).sigmoid() if case else None
+        found = function(*((x,) if name == "gated_backward" else ()), pre, row_weight)
+        return [found] if name == "gated" else _all((found, x, pre))
+    heads, size = (5, 2), min(128, 2 * (hidden // 32))
+    qkv = some(tokens, (sum(heads) + heads[1]) * size)
+    cos_sin = some(tokens // 2, size // 2), some(tokens // 2, size // 2)
+    norms = (some(size), some(size), 1e-5) if case else None
+    if name == "rotate":
+        return [function(qkv, heads, cos_sin, norms), *([function(qkv, heads, None, norms)] if case else [])]
+    d_q, d_k, d_v = (some(tokens, heads[i] * size) for i in (0, 1, 1))
+    if name == "rotate_backward":
+        sums = function(d_q, d_k, qkv, cos_sin, norms)
+        return [d_q, d_k, *([] if sums is None else [sums.sum(1)])]
+    parts = (d_q, d_k, d_v) if case else (x, some(tokens, hidden), some(tokens, hidden))
     if name == "cat_qkv":
-        whole, sums = function((x, some(tokens, hidden), some(tokens, hidden)))
+        whole, sums = function(parts)
         return [whole, sums.sum(1)]
     if name == "reduce_partials":
         outs = [some(hidden, kind=torch.float32 if case else dtype) for _ in range(3)]
@@ -141,16 +157,21 @@ def _call(name: str, function: Callable[..., Any], case: int, device: torch.devi
     if name == "cast8":
         return [*_all(function(x, e5 if case else e4, rows=bool(case), cols=True)), e4.amax, e5.amax]
     if name == "norm8":
-        return [*_all(function(x, weight, bias, 1e-5, e4, added=some(tokens, hidden) if case else None)), e4.amax]
+        return [*function(x, weight, norm_bias, 1e-5, e4), e4.amax]
     if name == "norm_recompute8":
-        return [function(x, stats, weight, bias, e4), e4.amax]
+        return [function(x, stats, weight, norm_bias, e4), e4.amax]
     if name == "gelu8":
         return [function(x, e4), e4.amax]
     if name == "gelu_backward8":
         d, d_t, g_t, sums = function(some(tokens, hidden), x, e5, e4)
         return [d, d_t, g_t, sums.sum(1), e4.amax, e5.amax]
+    if name == "gated8":
+        return [function(some(tokens, 2 * hidden), e4), e4.amax]
+    if name == "gated_backward8":
+        d, d_t, g_t, sums = function(x, some(tokens, 2 * hidden), e5, e4, sums=bool(case))
+        return [d, d_t, g_t, *([sums.sum(1)] if case else []), e4.amax, e5.amax]
     assert name == "cat_qkv8", name
-    eight, transposed, sums = function((x, some(tokens, hidden), some(tokens, hidden)), e5)
+    eight, transposed, sums = function(parts, e5)
     return [eight, transposed, sums.sum(1), e5.amax]
 
 
@@ -167,18 +188,12 @@ def _experts(name: str, function: Callable[..., Any], case: int, some: Callable[
     place = place.masked_fill(choice == 5, -1).int()
     ends = (choice.flatten() <= torch.arange(5, device=x.device)[:, None]).sum(1).int()
     rows, width = int(ends[-1]), min(1096, 3 * hidden // 2 // 8 * 8)
-    weight = some(rows, kind=torch.float32).sigmoid()
     if name == "put_rows":
         return [function(x, place, rows)]
     taken = some(rows, hidden)
     if name == "sum_rows":
         return [function(taken, place)]
-    pre, d = some(rows, 2 * width), some(rows, width)
-    if name == "gated":
-        return [function(pre, weight)]
-    if name == "gated_backward":
-        d_weight = function(d, pre, weight)
-        return [d_weight, d, pre]
+    d = some(rows, width)
     if name == "grouped":
         up, down = some(5, 2 * width, hidden), some(5, width, hidden)
         return [function(taken, up, ends, transposed=True), function(d, down, ends)]

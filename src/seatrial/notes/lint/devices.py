@@ -1,0 +1,71 @@
+"""The device that a text names: one of the presets, or one of which lint knows no more than its data sheet.
+
+    device_named("8x MI250X a node").memory_gib             128.0
+"""
+from __future__ import annotations
+
+import re
+from functools import cache, lru_cache
+
+from seatrial import fields, presets
+from seatrial.spec import Device
+
+DATA_SHEETS: dict[str, tuple[float, float | None, float | None]] = {
+    # Name: GiB, TFLOPs dense of 16 bits where there is one figure, and the most of 8 bits or of any: MI250X is counted by the
+    # card and by its half, and the cards of games with either accumulator.
+    "p100": (16, 21.2, None), "a10": (24, 125, None), "a30": (24, 165, None), "a40": (48, 149.7, None), "l40": (48, 181, 362),
+    "l40s": (48, 362, 733), "a800": (80, 312, None), "h800": (80, 989, 1979), "h20": (141, 148, 296), "gh200": (144, 989, 1979),
+    "b100": (192, 1750, 3500), "b300": (288, 2250, 4500), "gb300": (288, 2500, 5000), "mi100": (32, 184.6, None),
+    "mi210": (64, 181, None), "mi250": (128, None, 362.1), "mi250x": (128, None, 383), "mi300a": (128, 980.6, 1961.2),
+    "mi325x": (256, 1307.4, 2614.9), "mi350x": (288, 2300, 4600), "mi355x": (288, 2500, 5000), "gaudi2": (96, 432, 865),
+    "gaudi3": (128, 1835, 1835), "rtx4090": (24, None, 660), "rtx3090": (24, None, 142), "tpuv3": (32, 123, None),
+    "tpuv4": (32, 275, None), "tpuv5e": (16, 197, 394), "tpuv5p": (95, 459, 918), "tpuv6e": (32, 918, 1836),
+}  # fmt: skip
+_SHEETS = DATA_SHEETS.keys() | {f"{name}s" for name in DATA_SHEETS}
+_WORD = re.compile(r"\w+")
+_APART = re.compile(r"\b(gaudi|rtx|tpu)[ -]?(?=v?\d)")
+
+
+def presets_in(text: str) -> set[str]:
+    """The presets whose device a text in small letters names."""
+    return _presets(set(_WORD.findall(text)))
+
+
+def _presets(words: set[str]) -> set[str]:
+    return {name for base, names in _bases().items() if base in words or f"{base}s" in words for name in names}
+
+
+@cache
+def _bases() -> dict[str, list[str]]:
+    """How texts name the device -> its presets."""
+    found: dict[str, list[str]] = {}
+    for name in presets.names("devices"):
+        found.setdefault(name.split("-")[0], []).append(name)
+    return found
+
+
+def is_preset(device: Device) -> bool:
+    return device.name.lower() not in DATA_SHEETS
+
+
+@lru_cache(maxsize=1024)
+def device_named(text: str) -> Device | None:
+    """The one device that a text names; of its forms the one that is named too, else the largest and fastest."""
+    text = text.lower()
+    words = set(_WORD.findall(_APART.sub(r"\1", text) if any(word in text for word in ("gaudi", "rtx", "tpu")) else text))
+    found = _presets(words)
+    if "fugaku" in text:
+        found.add("a64fx")
+    others = {word if word in DATA_SHEETS else word[:-1] for word in words & _SHEETS}
+    if len({name.split("-")[0] for name in found} | others) != 1:
+        return None
+    if others:
+        name = others.pop()
+        memory, half, eighth = DATA_SHEETS[name]
+        peaks = {kind: peak for kind, peak in (("bf16", half), ("fp8", eighth)) if peak}
+        return Device(name=name.upper(), kind="gpu", peak_tflops=peaks, memory_gib=memory, memory_gb_s=1.0)
+    form = [name for name in sorted(found) if name.endswith("pcie") == ("pcie" in text)]
+    devices = [presets.resolve("devices", name, presets.shipped()) for name in form or sorted(found)]
+    sized = [device for device in devices if re.search(rf"\b{device['memory_gib']:g} ?-?g", text)]
+    most = max(sized or devices, key=lambda device: (device["memory_gib"], device["peak_tflops"].get("bf16", 0.0)))
+    return fields.build(Device, most, where="device")

@@ -1,0 +1,44 @@
+"""By how much figures that belong together may miss each other: times and rates are means, and not of the same iterations.
+
+    misses = Misses.of((off, digits) for each row)       of a relation that the rows of a table keep to
+    misses.but(off, digits)                              what one row may miss it by beyond its digits, judged by the others
+
+Where the others agree to their last digit nothing is allowed: there a slip of a hundredth is a slip.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+WINDOW = 0.03
+"""Within which rows are taken to keep to a relation."""
+TIMES = 4.5
+"""How often what the others miss it by, on average, a row may."""
+LOOSE, LITTLE = 0.2, 0.018
+"""Where more than this share of the others misses it at all, a row may miss it by so little in any case."""
+NOTICED = 0.0008
+"""What is less is a digit that was rounded on the way."""
+
+
+@dataclass(frozen=True)
+class Misses:
+    total: float = 0.0
+    rows: int = 0
+    loose: int = 0
+
+    @classmethod
+    def of(cls, offs: Iterable[tuple[float, float]]) -> Misses:
+        near = [max(0.0, abs(off) - digits) for off, digits in offs if abs(off) <= digits + WINDOW]
+        return cls(sum(near), len(near), sum(miss > NOTICED for miss in near))
+
+    def but(self, off: float, digits: float) -> float:
+        total, rows, loose = self.total, self.rows, self.loose
+        if abs(off) <= digits + WINDOW:
+            miss = max(0.0, abs(off) - digits)
+            total, rows, loose = total - miss, rows - 1, loose - (miss > NOTICED)
+        if rows < 1 or not loose:
+            return 0.0
+        return max(TIMES * total / rows, LITTLE if loose > max(1.0, LOOSE * rows) else 0.0)
+
+
+NONE = Misses()

@@ -1,0 +1,132 @@
+"""How fast a device is by one figure of a row, against the other rows: ten times as fast is a slip, whatever the layout.
+
+    check(sheet)                         findings on figures that nothing else in their row tells
+
+Tokens of all devices, times and samples are turned into tokens of one device; of several models they are weighed by their
+sizes, of several devices by their peaks. What a slip of the hand, a unit or the devices of a node turn into the speed of the
+others is proposed.
+"""
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator
+
+from seatrial.notes.lint import digits
+from seatrial.notes.lint.digits import Printed
+from seatrial.notes.lint.labels import label_parameters
+from seatrial.notes.lint.repairs import broken_and_kept
+from seatrial.notes.lint.sheet import Finding, Level, Row, Sheet
+
+NAMES = ("sec_per_it", "tokens_per_s", "tokens_per_s_per_process", "samples_per_s", "tflops", "mfu", "hfu")
+FEWEST, MOST_ROWS = 3, 500
+FAST, SLOW = math.log(2.5), math.log(6.0)
+"""From which factor on a row is doubted: layouts may be slow, but hardly fast beyond all others."""
+SPREAD = 1.5
+"""Times what the other rows differ by."""
+SURE = math.log(4.0)
+ABOVE, BELOW = 1.15, 0.8
+"""How far beyond the others' speeds a value may lie that is proposed."""
+
+
+def check(sheet: Sheet) -> list[Finding]:
+    found: list[Finding] = []
+    for mates in sheet.tables.values():
+        rows = [row for row in mates[:MOST_ROWS] if row.tabular and not row.planned]
+        table = _Table(rows) if len(rows) > FEWEST else None
+        for name in NAMES if table is not None else ():
+            speeds = {row: speed for row in rows if (speed := _speed(row, name, table)) is not None}
+            if len(speeds) <= FEWEST:
+                continue
+            middle = statistics.median(speeds.values())
+            for row, speed in speeds.items():
+                if abs(speed - middle) > NEAR and not row.settled and name not in row.reasons and row.cell(name):
+                    found += _doubted(row, name, speeds)
+    return found
+
+
+NEAR = 0.5
+"""From the middle of all rows, the row among them: nearer than this nothing is doubted."""
+
+
+class _Table:
+    """In what the rows of a table differ."""
+
+    def __init__(self, rows: list[Row]) -> None:
+        self.machines = len({row.record.machine for row in rows}) > 1
+        self.models = len({row.record.size_label for row in rows}) > 1
+        self.batches = len({row.record.gbs is None for row in rows}) == 1
+        self.uncounted = all(row.world is None for row in rows)
+
+
+def _speed(row: Row, name: str, table: _Table) -> float | None:
+    """The logarithm of what one device does by a figure; None where the row does not say enough."""
+    value, record = row.get(name), row.record
+    if not value or value <= 0 or name in record.inferred or name in record.estimated:
+        return None
+    if name in ("mfu", "hfu"):
+        return math.log(value)
+    peak = (row.device.peak_tflops.get("bf16") if row.device else None) if table.machines else 1.0
+    if peak is None:
+        return None
+    if name == "tflops":
+        return math.log(value / peak)
+    size = label_parameters(record.size_label) if table.models else (1.0, 0.0)
+    world = row.world or (1 if table.uncounted else None)
+    if size is None or not size[0] or not world and name != "tokens_per_s_per_process":
+        return None
+    if name == "sec_per_it":
+        each = (row.seq or 1) * (record.gbs or 1) / value if table.batches else None
+    else:
+        each = value * (row.seq or 1) if name == "samples_per_s" else value
+    devices = 1 if name == "tokens_per_s_per_process" else world
+    return math.log(each * size[0] / peak / devices) if each and devices else None
+
+
+def _doubted(row: Row, name: str, speeds: dict[Row, float]) -> Iterator[Finding]:
+    others = [speed for mate, speed in speeds.items() if mate is not row and name not in mate.reasons]
+    if len(others) < FEWEST:
+        return
+    middle = statistics.median(others)
+    off = speeds[row] - middle
+    away = sorted(abs(other - middle) for other in others)
+    spread = away[-1] if len(away) < 5 else away[-2]  # one of them may be a slip as well
+    if off < (FAST if off > 0 else -SLOW) and off > -SLOW or abs(off) < SPREAD * spread + 0.7:
+        return
+    if any(name in dict(relation.terms) for relation, _ in broken_and_kept(row)[1]):
+        return  # what else the row says agrees with it
+    figure = row.printed(name)
+    if figure is None:
+        return
+    sign = -1.0 if name == "sec_per_it" else 1.0
+    meant = figure.value * math.exp(-sign * off)
+    near = [speed for speed in others if abs(speed - middle) <= spread]
+    ends = [figure.value * math.exp(sign * (edge - speeds[row])) for edge in (min(near), max(near))]
+    shown, why = _explained(row, name, figure, meant, min(ends) * BELOW, max(ends) * ABOVE)
+    level: Level = "error" if abs(off) > SURE and (shown or off > 0) else "warning"
+    times = f"{math.exp(abs(off)):.3g} times as {'fast' if off > 0 else 'slow'} as the other rows, by devices and batch"
+    if shown is not None:
+        row.reasons[name] = "outlier"
+    about = f" -> {shown} ({why})" if shown else f", about {meant:.3g} to be expected"
+    message = f"{row.column(name)} {row.cell(name)}{about}: {times}"
+    yield row.find("outlier", level, message, name=name, proposed=shown)
+
+
+def _explained(row: Row, name: str, figure: Printed, meant: float, low: float, high: float) -> tuple[str | None, str]:
+    """What was meant within the speeds of the other rows, and which slip made it what is printed; the likeliest one."""
+    node, world = row.procs if row.procs and row.procs > 1 else 8, row.world or 1
+    parts = {"seconds": 1e-3, "milliseconds": 1e3} if name == "sec_per_it" else {"in thousands": 1e-3, "not in thousands": 1e3}
+    if name != "sec_per_it" and name not in ("mfu", "hfu"):
+        whole = name in ("tokens_per_s", "samples_per_s")
+        parts |= {"of one process": 1 / world, "of a node": node / world} if whole else {"of a node": node, "of all": world}
+    ends = sorted((figure.shown(low), figure.shown(high)))
+    slip = digits.slip(figure.like(figure.value), (ends[0], ends[1])) if ends[0] > 0 else None
+    if slip is not None and slip.how == "the point moved":
+        return slip.text, slip.how
+    fitting = {what: value for what, times in parts.items() if times != 1 and low <= (value := figure.value / times) <= high}
+    if fitting:
+        what = min(fitting, key=lambda one: abs(math.log(fitting[one] / meant)))
+        unit = figure.step or figure.unit
+        finer = digits.as_printed(figure.shown(fitting[what]), unit * figure.scale * fitting[what] / figure.value)
+        return (finer if parts[what] in (1e-3, 1e3) else figure.like(fitting[what])), what
+    return (slip.text, slip.how) if slip is not None and slip.how in ("a digit too many", "a digit lost") else (None, "")
