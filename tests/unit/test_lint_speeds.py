@@ -1,4 +1,4 @@
-"""Slips that only the other rows of a table tell, and clean tables that look like one: each note as it should be says nothing."""
+"""Slips that only the other rows of a table tell, and clean tables that look like one: a note as it should be says nothing."""
 from __future__ import annotations
 
 from pathlib import Path
