@@ -165,3 +165,28 @@ def test_a_unit_behind_a_comma_and_the_letters_of_a_shape(tmp_path):
     assert (record.layers, record.hidden, record.sec_per_it) == (24, 2048, 0.812)
     (record,) = read(tmp_path, "| L | GPUs | GBS | step, ms |\n|---|---|---|---|\n| 24 | 8 | 64 | 812 |\n")
     assert record.layers is None
+
+
+def test_letters_of_a_layout_and_a_sequence_are_read_where_several_stand_together(tmp_path):
+    text = "| GPUs | t | p | d | S | ktok/s |\n|---|---|---|---|---|---|\n| 64 | 2 | 4 | 8 | 4096 | 81.5 |\n"
+    (record,) = read(tmp_path, text)
+    assert (record.tp, record.pp, record.dp, record.seq, record.tokens_per_s) == (2, 4, 8, 4096, 81500)
+    assert record.sec_per_it is None
+
+
+def test_columns_of_one_letter_in_a_simple_table(tmp_path):
+    (record,) = read(tmp_path, "=====  =  =  ======\nnodes  t  p  s/step\n=====  =  =  ======\n4      2  1  1.25\n"
+                               "=====  =  =  ======\n", "notes.rst")
+    assert said([record]) == [(4, 2, 1.25, None)]
+
+
+def test_replicas_beside_shards_are_not_the_data_parallel_ranks(tmp_path):
+    (record,) = read(tmp_path, "| GPUs | replicas | FSDP | s/step |\n|---|---|---|---|\n| 64 | 8 | 8 | 1.25 |\n")
+    assert record.dp is None and record.extra["replicas"] == "8"
+
+
+@pytest.mark.parametrize("first", ["GPUs", "# GPUs", "#GPUs"])
+def test_comments_above_the_headings_of_a_csv_file_are_text(tmp_path, first: str):
+    text = f"# Runs of the 7B\n# GBS=256\n\n{first},TP,s/step\n32,2,1.25\n64,2,0.70\n"
+    found = [(r.gpus, r.tp, r.gbs, r.sec_per_it, r.source_line) for r in read(tmp_path, text, "runs.csv")]
+    assert found == [(32, 2, 256, 1.25, 5), (64, 2, 256, 0.7, 6)]

@@ -171,7 +171,7 @@ def _out_of_order(row: Row, nearby: Nearby) -> list[Finding]:
     if not _trusted(row) or row.record.time_unit == "it/s":
         return []
     (sec, tflops), (count, middle) = _figures(row), nearby.middle(row)
-    if count < 3:
+    if count < 3 or not 0 < sec < math.inf:
         return []
     far = abs(math.log(tflops / middle)) - abs(math.log(sec / middle))
     low, high = nearby.ends(row)

@@ -96,7 +96,7 @@ def _to_the_last_digit(mates: list[Row]) -> list[Finding]:
         if counts[row.record.size_label, row.layers, row.hidden] > 1 or abs(ratio * low / without - 1) < _COUNTED:
             continue  # a name that its author chose, or a count without the embedding
         tied = abs(ratio * low / (2 * low - without) - 1) < _COUNTED
-        undescribed = not _known(row) and _GROUPED < ratio < _GATED
+        undescribed = not _known(row) and fits_label(row)
         # As many layers as another row has would be the count.
         need = (ratio * low - (low - without)) * (row.layers or 1) / without
         meant = next((n for n in layers if n and n != row.layers and abs(need / n - 1) < _COUNTED), None)
@@ -208,7 +208,7 @@ def _mismatch(row: Row, often: int) -> Finding | None:
     if any(a * less - half <= label <= b * (1 + LABELS) + half for a, b in ((without, without), (low, high))):
         return None
     off = min(abs(math.log(label / value)) for value in (without, low, high))
-    agrees = row.reading is not None and row.reading.fits(row) and slack(row) < 0.01
+    agrees = _agree(row) and slack(row) < 0.01
     # A label that stands so in several rows is a name that its author chose; without TFLOPs that agree with the shape it may be
     # a mixture of experts, and a gated feed-forward adds up to a third.
     certain = off > _CERTAIN and not row.guessed and agrees and often < 2

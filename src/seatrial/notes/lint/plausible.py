@@ -231,7 +231,8 @@ def _by_size(mates: list[Row]) -> list[Finding]:
     rows = [row for row in mates[:500] if row.tabular and not row.planned]
     batches = all(row.record.gbs for row in rows)
     for name in ("tflops", "mfu") if len({row.record.size_label for row in rows}) > 1 else ():
-        ways = [{row: share for row in rows if (share := _of_size(row, name, attention, batches))} for attention in (False, True)]
+        ways = [{row: share for row in rows if (share := _of_size(row, name, attention, batches))}
+                for attention in (False, True)]  # fmt: skip
         if len(ways[0]) < 4 or len({row.record.size_label for row in ways[0]}) < 2:
             continue
         ordered = [sorted(shares.values()) for shares in ways]

@@ -47,12 +47,12 @@ def _moved_back(row: Row, cells: list[str]) -> list[Finding]:
     unit = any(re.match(r"[\d.,]+ ?[a-zA-Z%]", cell) for cell in foreign)
     wrong = len(foreign) + _lost(row, cells)
     gross = any(abs(off) > GROSS for _, _, off in broken)
-    gap = any(not cell.strip("-–— ") for cell in cells)
+    gap = any(not cell.strip("-–— ") and read_heading(heading).field in MEASURES for heading, cell in zip(headings, cells))
     if not wrong and len(broken) < 2 and not gross and not gap:
         return []
     ranges = _ranges(row)
     before = _outside(row, ranges)
-    if not wrong and not broken and before < 2:
+    if not wrong and not broken and before + gap < 2:
         return []
     best: tuple[tuple[int, int], int, list[str], Row] | None = None
     columns = [read_heading(heading) for heading in headings]
@@ -67,7 +67,7 @@ def _moved_back(row: Row, cells: list[str]) -> list[Finding]:
             if not all(cells[one].strip("-–— ") for one in both):
                 continue  # an empty cell is not exchanged
             # What looks like its column only when it is moved back needs no relation to prove it.
-            if trial is not None and before + len(foreign) > 1 and not _outside(trial, ranges):
+            if trial is not None and before + len(foreign) + gap > 1 and not _outside(trial, ranges):
                 enough = len(kept)
             # Of two that do as well the one that moves fewer cells.
             merit = len(holding), sum(cell == was for cell, was in zip(moved, cells))

@@ -33,8 +33,8 @@ def check(sheet: Sheet) -> list[Finding]:
     found: list[Finding] = []
     for mates in sheet.tables.values():
         rows = [row for row in mates[:MOST_ROWS] if row.tabular and not row.planned]
-        table = _Table(rows) if len(rows) > FEWEST else None
-        for name in NAMES if table is not None else ():
+        table = _Table(rows)
+        for name in NAMES if len(rows) > FEWEST else ():
             speeds = {row: speed for row in rows if (speed := _speed(row, name, table)) is not None}
             if len(speeds) <= FEWEST:
                 continue
@@ -119,14 +119,16 @@ def _explained(row: Row, name: str, figure: Printed, meant: float, low: float, h
     if name != "sec_per_it" and name not in ("mfu", "hfu"):
         whole = name in ("tokens_per_s", "samples_per_s")
         parts |= {"of one process": 1 / world, "of a node": node / world} if whole else {"of a node": node, "of all": world}
+    unit = (figure.step or figure.unit) * figure.scale
+    moved = {} if figure.inverse else {10.0**places: "the point moved" for places in (1, -1, 2, -2)}
+    ways = [(1 / times, what) for what, times in parts.items() if times != 1] + list(moved.items())
+    fitting = [(abs(math.log(figure.value * times / meant)), times, what) for times, what in ways
+               if low <= figure.value * times <= high]  # fmt: skip
+    if fitting:
+        _, times, what = min(fitting)
+        if what in ("of one process", "of a node", "of all"):
+            return figure.like(figure.value * times), what
+        return digits.as_printed(figure.shown(figure.value * times), unit * times), what
     ends = sorted((figure.shown(low), figure.shown(high)))
     slip = digits.slip(figure.like(figure.value), (ends[0], ends[1])) if ends[0] > 0 else None
-    if slip is not None and slip.how == "the point moved":
-        return slip.text, slip.how
-    fitting = {what: value for what, times in parts.items() if times != 1 and low <= (value := figure.value / times) <= high}
-    if fitting:
-        what = min(fitting, key=lambda one: abs(math.log(fitting[one] / meant)))
-        unit = figure.step or figure.unit
-        finer = digits.as_printed(figure.shown(fitting[what]), unit * figure.scale * fitting[what] / figure.value)
-        return (finer if parts[what] in (1e-3, 1e3) else figure.like(fitting[what])), what
     return (slip.text, slip.how) if slip is not None and slip.how in ("a digit too many", "a digit lost") else (None, "")

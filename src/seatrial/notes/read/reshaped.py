@@ -81,7 +81,10 @@ def _is_second(titles: list[str], cells: list[str]) -> bool:
     said = [clean(cell) for cell in cells if clean(cell)]
     # Names as well as units where they are many; two of them are a glossary.
     heads = all(_UNIT.fullmatch(cell) or len(said) >= FEWEST_HEADINGS and read_heading(cell).field for cell in said)
-    return len(titles) == len(cells) and bool(said) and heads and not _has_number(said)
+    # Nothing that is counted has a unit, but for thousands.
+    counted = any(read_heading(title).kind == "count" and _UNIT.fullmatch(clean(cell)) and normal(cell) not in ("k", "m")
+                  for title, cell in zip(titles, cells))  # fmt: skip
+    return len(titles) == len(cells) and bool(said) and heads and not counted and not _has_number(said)
 
 
 def is_turned(titles: list[str], rows: list[list[str]]) -> bool:
