@@ -32,19 +32,17 @@ def faults(engine: Each, *, count: int = 20, seed: int = 3) -> Iterator[Row]:
         kind = KINDS[number % len(KINDS)]
         layout = rng.choice([one for one in engine.faulty if kind != "nan" or one.get("dp", 1) > 1])
         data: Data = {"model": engine.model, "batch": {"gbs": 16}, "topology": layout}
-        phase = "forward" if kind == "nan" else rng.choice(("forward", "optimizer"))
-        step, more = rng.randint(2, STEPS - 1), {}
-        world = trialfile.build({**data, "engine": engine.name})[0].world
-        rank = rng.randrange(world)
+        rank = rng.randrange(trialfile.build({**data, "engine": engine.name})[0].world)
+        step, phase = rng.randint(2, STEPS - 1), "forward" if kind == "nan" else rng.choice(("forward", "optimizer"))
         if kind == "refused":
-            data, rank = engine.refused[number // len(KINDS) % len(engine.refused)], -1
+            yield struck(engine, kind, engine.refused[number // len(KINDS) % len(engine.refused)], {}, said=kind)
         else:
-            more = {"PYTHONPATH": str(INJECT), "SEATRIAL_THEIR_FAULT": f"{kind}:{rank}:{step}:{phase}"}
-        yield struck(engine, kind, data, more, rank=rank, said=f"{kind} rank {rank} step {step} {phase}")
+            fault = {"PYTHONPATH": str(INJECT), "SEATRIAL_THEIR_FAULT": f"{kind}:{rank}:{step}:{phase}"}
+            yield struck(engine, kind, data, fault, rank=rank, said=f"{kind} rank {rank} step {step} {phase}")
 
 
-def struck(engine: Each, kind: str, data: Data, variables: dict[str, str], *, rank: int, said: str) -> Row:
-    """`rank` -1: all refuse alike, and any of them is the first."""
+def struck(engine: Each, kind: str, data: Data, variables: dict[str, str], *, said: str, rank: int | None = None) -> Row:
+    """Without `rank` all refuse alike, and any of them is the first."""
     data = {**data, "engine": engine.name, "environment": {"variables": variables},
             "recipe": {"steps": STEPS, "stall_s": STALL_S, "start_s": 90.0}}
     trial, recipe = trialfile.build(data)
@@ -55,7 +53,7 @@ def struck(engine: Each, kind: str, data: Data, variables: dict[str, str], *, ra
         outcome = run_trial(trial, recipe, local, Path(folder) / "run", limits=limits).outcome
         local.close()
     assert outcome is not None
-    culprit = outcome.rank == rank if rank >= 0 else outcome.rank is not None
+    culprit = outcome.rank == rank if rank is not None else outcome.rank is not None
     return {"part": "faults", "engine": engine.name, "case": f"{said}, {label(data['topology'])}", "status": outcome.status,
             "good": outcome.status == OUTCOMES[kind], "culprit": culprit,
             "said": f"{'' if culprit else f'NAMED {outcome.rank}: '}{outcome.message}"}

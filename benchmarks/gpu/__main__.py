@@ -51,13 +51,13 @@ def main(argv: list[str]) -> int:
         sys.path += [str(asked.peers.resolve())] if asked.peers else []
         return _one(asked.one, profile=not asked.no_profile)
     wanted = _wanted(asked.only)
+    if asked.peers is None and (left_out := [n for n in wanted if n in ROWS and ROWS[n].kind not in ("ours", *PLAIN)]):
+        wanted = [n for n in wanted if n not in left_out]
+        print(f"not run: {', '.join(left_out)}; --peers DIR says where those engines lie (docs/gpu.md)", flush=True)
     began, found = time.monotonic(), {}
     print(f"{'row':<26} {'ms':>8} {'forecast':>9} {'TFLOP/s':>8} {'GiB':>7} {'forecast':>9}  what", flush=True)
     for name in wanted:
         left = asked.budget - (time.monotonic() - began)
-        if name in ROWS and ROWS[name].kind not in ("ours", *PLAIN) and asked.peers is None:
-            print(f"{name:<26} not run: --peers DIR says where {ROWS[name].kind} lies", flush=True)
-            continue
         if left <= 0:
             print(f"{name:<26} not started: the budget of {asked.budget:g} s is used up", flush=True)
             continue
@@ -135,6 +135,8 @@ def _child(name: str, options: list[str], limit_s: float) -> dict[str, Any]:
 def _line(name: str, found: dict[str, Any]) -> str:
     if "error" in found:
         return f"{name:<26} failed after {found['took_s']} s: {found['error'][:300]}"
+    if "missing" in found:
+        return f"{name:<26} not run: {found['missing']}"
     if "sec" not in found:
         return f"{name:<26} took {found['took_s']} s"
     expected = found.get("forecast")
@@ -167,8 +169,12 @@ def _one(name: str, *, profile: bool) -> int:
         if row.kind == "ours":
             result = ours.measure(row, profile=profile and row.group in ("ours", "small", "llama", "moe"))
         else:
-            result = peers.measure(row)
-        result["tflops"] = ours.tflops(row, result["sec"])
+            try:
+                result = peers.measure(row)
+            except ModuleNotFoundError as error:
+                result = {"missing": str(error)}
+        if "sec" in result:
+            result["tflops"] = ours.tflops(row, result["sec"])
         if row.kind == "ours":
             result["forecast"] = ours.forecast(row)
         if "kernels_error" in result:

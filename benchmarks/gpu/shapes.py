@@ -65,7 +65,6 @@ def _rows() -> dict[str, Row]:
     off = {
         "unfused": ({"fused": False}, "blocks of separate functions"),
         "torch-kernels": ({"triton": ()}, "plain torch kernels"),
-        "add-apart": ({"residual_in_gemm": False}, "the residual added apart"),
         "wide-gradients": ({"narrow_gradients": False}, "gradients in fp32"),
         "flash": ({"attention": "flash"}, "flash attention"),
         "cudnn": ({"attention": "cudnn"}, "cuDNN attention"),

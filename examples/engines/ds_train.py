@@ -109,11 +109,14 @@ def main():
                 engine.backward(loss)
                 engine.step()
                 total += loss.detach().float() / steps
+            own = total.clone()
             torch.distributed.all_reduce(total)
             total = total / world
         seconds = time.perf_counter() - began
         if rank == 0:
             fsdp2.line(a, step, total, engine.get_global_grad_norm(), seconds, device)  # of ZeRO 0 in fp32 it keeps no norm
+        if a.pp == 1:
+            fsdp2.lost(rank, step, own)
     fsdp2.leave()
 
 

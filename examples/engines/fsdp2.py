@@ -136,12 +136,17 @@ def parallel(model, a, device):
     for block in model.blocks:
         fully_shard(block, **how)
     fully_shard(model, **how)
+    if device.type == "cpu":
+        by_sums(model, world)
+    return model
+
+
+def by_sums(model, world):
+    """gloo has no average: sums, divided beside them."""
     for module in model.modules():
-        if isinstance(module, FSDPModule) and device.type == "cpu":
-            # gloo has no average: sums, divided beside them.
+        if isinstance(module, FSDPModule):
             module.set_gradient_divide_factor(float(world))
             module.set_force_sum_reduction_for_comms(True)
-    return model
 
 
 def applied(model):
@@ -204,6 +209,12 @@ def line(a, step, loss, norm, seconds, device):
           flush=True)
 
 
+def lost(rank, step, own):
+    """Says it where this rank's own loss is no number, before all are summed: so the first of them is known."""
+    if not torch.isfinite(own):
+        print("seatrial-nan", json.dumps({"rank": rank, "step": step}), flush=True)
+
+
 def leave():
     """Taking gloo's threads down can stand still, once in some hundred times, and nothing is left to do."""
     dist.barrier()
@@ -244,10 +255,12 @@ def main():
         norm = norm.full_tensor() if hasattr(norm, "full_tensor") else norm
         optimizer.step()
         optimizer.zero_grad()
+        own = total.clone()
         dist.all_reduce(total)
         seconds = time.perf_counter() - began  # the loss is read below, but its all-reduce has waited for all
         if rank == 0:
             line(a, step, total / world, norm, seconds, device)
+        lost(rank, step, own)
     leave()
 
 

@@ -137,11 +137,13 @@ def main():
                          num_microbatches=get_num_microbatches(), seq_length=a.seq, micro_batch_size=a.mbs, forward_only=False)
         good, norm, _ = optimizer.step()
         total = torch.stack([one["loss"] for one in said]).mean() if last else torch.zeros((), device=device)
+        own = total.clone()
         if last:
             torch.distributed.all_reduce(total, group=parallel_state.get_data_parallel_group())
         seconds = time.perf_counter() - began
         if speaks:
             fsdp2.line(a, step, total / data_ranks, norm, seconds, device)
+        fsdp2.lost(rank, step, own)
         if not good:
             sys.exit(f"RuntimeError: step {step} had gradients that are no numbers")
     fsdp2.leave()

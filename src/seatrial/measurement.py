@@ -33,7 +33,7 @@ RATES = ("sec_per_it", "tflops", "samples_per_s", "tokens_per_s")
 
 TIMED_SHORT = 8
 """Iterations of the smaller size that count; the larger one is measured until it is known."""
-RISEN = 1.1
+RISEN = 1.2
 """Times its first loss: what batches differ by is less, and what a run diverges by is more."""
 BACKWARD = {"none": 2.0, "selective": 2.2, "full": 3.0}
 """Seconds of backward for each of forward; where the pipeline is full the answer does not depend on it."""
@@ -113,7 +113,7 @@ def rise(iterations: Sequence[Mapping[str, Any]]) -> str:
     (first, _), (most, at) = known[0], max(known)
     if most <= RISEN * first:
         return ""
-    return (f"the loss rose from {first:.4g} to {most:.4g} at iteration {at}: longer warm-up (recipe.warmup_steps) or a lower "
+    return (f"the loss rose from {first:.4g} to {most:.4g} at iteration {at}: a longer warm-up (recipe.warmup_steps) or a lower "
             "recipe.lr would do")
 
 

@@ -9,11 +9,11 @@ import pytest
 from seatrial.cli import main
 
 SCRIPT = """
-torchrun --nproc_per_node 8 --nnodes 2 pretrain_gpt.py --num-layers 32 --hidden-size 4096 --num-attention-heads 32 --seq-length 4096 \\
-    --swiglu --normalization RMSNorm --position-embedding-type rope --disable-bias-linear --untie-embeddings-and-output-weights \\
-    --vocab-size 32000 --tensor-model-parallel-size 4 --pipeline-model-parallel-size 2 --micro-batch-size 1 \\
-    --global-batch-size 128 --bf16 --use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather --sequence-parallel \\
-    --attention-dropout 0.0 --hidden-dropout 0.0 --use-fancy-thing
+torchrun --nproc_per_node 8 --nnodes 2 pretrain_gpt.py --num-layers 32 --hidden-size 4096 --num-attention-heads 32 \\
+    --seq-length 4096 --swiglu --normalization RMSNorm --position-embedding-type rope --disable-bias-linear \\
+    --untie-embeddings-and-output-weights --vocab-size 32000 --tensor-model-parallel-size 4 --pipeline-model-parallel-size 2 \\
+    --micro-batch-size 1 --global-batch-size 128 --bf16 --use-distributed-optimizer --overlap-grad-reduce \\
+    --overlap-param-gather --sequence-parallel --attention-dropout 0.0 --hidden-dropout 0.0 --use-fancy-thing
 """
 
 
@@ -73,3 +73,29 @@ def test_engines_that_are_written_alone(to, file, says, tmp_path, capsys):
 def test_around_and_a_file_at_once_is_one_line(script, capsys):
     assert main(["plan", str(script), "--around", str(script), "--cluster", "dgx-h100"]) == 2
     assert "one of them says what the search begins with" in capsys.readouterr().err
+
+
+ROWS = """engine,size_label,layers,hidden,heads,vocab,seq,nodes,gpus,dp,tp,pp,mbs,gbs,zero_stage,recompute,dtype,sec_per_it
+seatrial,tiny,8,128,16,256,128,1,2,2,1,1,4,16,3,none,fp32,0.136
+torchtitan,tiny,8,128,16,256,128,1,2,2,1,1,4,16,3,none,fp32,0.190
+seatrial,tiny,8,128,16,256,128,1,2,1,2,1,4,16,0,none,fp32,0.364
+torchtitan,tiny,8,128,16,256,128,1,2,1,2,1,4,16,0,none,fp32,0.416
+"""
+
+
+def test_engines_are_compared_on_the_same_layout_in_words_and_on_the_page(tmp_path, capsys):
+    from seatrial.report import data
+    from seatrial.report.read import read
+
+    (tmp_path / "rows.csv").write_text(ROWS)
+    assert main(["compare", "--logbook", str(tmp_path / "rows.csv"), "--a", "engine=torchtitan", "--b", "engine=seatrial",
+                 "--json"]) == 0  # fmt: skip
+    found = json.loads(capsys.readouterr().out)
+    assert [round(group["ratio"], 3) for group in found["groups"]] == [0.716, 0.875]
+    records, _ = read([tmp_path / "rows.csv"])
+    view = data.build(records, title="two engines").view
+    assert [column["name"] for column in view["columns"][:3]] == ["state", "size", "engine"]
+    knob = view["knobs"][0]
+    assert knob["name"] == "engine" and [len(series["points"]) for series in knob["series"]] == [2, 2]
+    alone = data.build([record for record in records if record.engine == "seatrial"], title="one").view
+    assert alone["columns"][2]["name"] != "engine"

@@ -8,6 +8,7 @@ import pytest
 from seatrial.cli import main
 from seatrial.errors import EXIT_BAD_INPUT, EXIT_GOOD, EXIT_OTHER_OUTCOME
 from seatrial.logbook import Logbook
+from seatrial.rehearse import show
 
 TINY = ["rehearse", "--model", "tiny", "--set", "model.layers=2", "--mbs", "1", "--gbs", "4", "--device", "cpu",
         "--repeats", "1", "--set", "training.threads=1"]
@@ -63,3 +64,19 @@ def test_a_device_without_room_is_one_line_and_nothing_is_written(tmp_path, caps
     assert main([*TINY, "--logbook", str(book), "--json"]) == EXIT_OTHER_OUTCOME
     said = capsys.readouterr()
     assert said.out == "" and "--memory-only" in said.err.splitlines()[-1] and not book.exists()
+
+
+def test_rank_of_an_engine_that_is_not_ours_says_its_collectives_and_is_kept(tmp_path, capsys):
+    book = tmp_path / "book"
+    asked = ["rehearse", "--engine", "fsdp2", "--model", "tiny", "--set", "model.layers=2", "--dp", "4", "--zero", "3", "--gbs",
+             "4", "--mbs", "1", "--cluster", "jz-a100", "--memory-only", "--logbook", str(book), "--json"]
+    assert main(asked) == EXIT_GOOD
+    said = json.loads(capsys.readouterr().out)
+    (one,) = said["ranks"]
+    assert said["engine"] == "fsdp2" and one["memory"]["counted_bytes"] == {} and one["memory"]["over_time_bytes"]
+    assert {c["name"] for c in one["collectives"]} == {"all_gather", "reduce_scatter", "all_reduce"}
+    with Logbook(book) as kept:
+        (record,) = kept.records()
+    assert record["engine"] == "fsdp2" and record["measurement"]["kind"] == "rehearsed"
+    show.print_rehearsal(said)
+    assert "collectives of a step:" in capsys.readouterr().out

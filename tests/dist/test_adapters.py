@@ -86,12 +86,34 @@ INSTALLED = [pytest.param(engine, data, layout, marks=needs(engine), id=" ".join
              for engine, data, layout in (
     ("torchtitan", LLAMA, ("topology.dp=2", "topology.zero=3")), ("torchtitan", LLAMA, ("topology.pp=2",)),
     ("deepspeed", SMALL, ("topology.dp=2", "topology.zero=2")), ("deepspeed", LLAMA, ("topology.pp=2", "topology.zero=1")),
-    ("megatron-core", SMALL, ("topology.tp=2",)), ("megatron-core", LLAMA, ("topology.pp=2", "topology.recompute=full")))]
+    ("megatron-core", SMALL, ("topology.tp=2",)), ("megatron-core", LLAMA, ("topology.pp=2", "topology.recompute=full")),
+    ("accelerate", SMALL, ("topology.dp=2", "topology.zero=3")), ("accelerate", LLAMA, ("topology.dp=2",)))]
 
 
 @pytest.mark.parametrize("engine, data, layout", INSTALLED)
 def test_engines_give_what_our_own_gives(tmp_path: Path, engine: str, data: dict, layout: tuple[str, ...]) -> None:
     check(run(tmp_path, engine, data, *layout), tmp_path / "run")
+
+
+DROPPED = """
+import sys
+sys.path.insert(0, {folder!r})
+import accelerate_train
+accelerate_train.put_back = lambda plugin: None
+accelerate_train.main()
+"""
+
+
+@needs("accelerate")
+def test_sharding_that_accelerate_drops_without_a_word_is_noticed(tmp_path: Path) -> None:
+    toml = shipped.example("engines/accelerate.toml")
+    (tmp_path / "dropped.py").write_text(DROPPED.format(folder=str(toml.parent)))
+    text = toml.read_text().replace("{here}/accelerate_train.py", str(tmp_path / "dropped.py"))
+    (tmp_path / "accelerate.toml").write_text(text)
+    data = {**SMALL, "engine": str(tmp_path / "accelerate.toml"), "execution": {"device": "cpu"}}
+    trial, recipe = trialfile.build(data, ["topology.dp=2", "topology.zero=3"])
+    outcome = run_trial(trial, recipe, Local(), tmp_path / "run", limits=Limits(time_limit_s=240)).outcome
+    assert outcome.status == "invalid" and "applied ZS 0 where 3 was asked" in outcome.message, outcome
 
 
 def faulty(tmp_path: Path, kind: str, *settings: str) -> Record:
@@ -136,9 +158,10 @@ def test_a_program_is_ended_when_enough_is_measured(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@needs("torchtitan")
-def test_our_rules_for_torchtitan_are_its_own() -> None:
-    """`python -m benchmarks.engines torchtitan --part rules` is the same for 200."""
-    rows = list(rules(each("torchtitan"), count=20, seed=5))
+@pytest.mark.parametrize("engine", [pytest.param(name, marks=needs(name)) for name in
+                                    ("torchtitan", "fsdp2", "deepspeed", "megatron-core", "accelerate")])
+def test_our_rules_for_an_engine_are_its_own(engine: str) -> None:
+    """`python -m benchmarks.engines ENGINE --part rules` is the same for 200."""
+    rows = list(rules(each(engine), count=20, seed=5))
     assert [row for row in rows if not row["good"]] == []
     assert {"both take", "both refuse"} <= {row["status"] for row in rows}

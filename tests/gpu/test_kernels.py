@@ -27,9 +27,13 @@ CUDA = torch.device("cuda", 0)
 in_eight_bits = pytest.mark.skipif(not torch.cuda.is_available() or fp8.refuse(CUDA) is not None,
                                    reason="the device has no 8-bit products")
 MODEL = Model(layers=2, hidden=128, heads=4, vocab=301, seq=32)
+MODELS = {
+    "gpt2": MODEL, "llama": replace(MODEL, family="llama", kv_heads=2, vocab=320), "qwen2": replace(MODEL, family="qwen2"),
+    "qwen3": replace(MODEL, family="qwen3", kv_heads=1, head_dim=64),
+}
 
 
-@pytest.mark.parametrize("hidden", [768, 2048, 14336])
+@pytest.mark.parametrize("hidden", [768, 2048, 4096, 14336])
 @pytest.mark.parametrize("name", NAMES)
 def test_a_kernel_is_plain_torchs(name: str, hidden: int) -> None:
     limit = CLOSE_FP8 if name in FP8 else CLOSE
@@ -45,7 +49,10 @@ def test_what_is_cast_both_ways_is_the_same_byte_for_byte_and_saturates(scale: f
     e5.scale.fill_(scale), e4.scale.fill_(scale)
     one, two, three, four = (torch.randn(8192, 2048, device=CUDA, dtype=torch.bfloat16) for _ in range(4))
     d, d_t, g_t, _ = kernels["gelu_backward8"](four, one, e5, e4)
-    found = [(d, d_t), (kernels["gelu8"](one, e4), g_t), kernels["cat_qkv8"]((one, two, three), e5)[:2],
+    pre, narrow = torch.cat((one, two), 1), three[:, :512].contiguous()
+    dg, dg_t, gg_t, _ = kernels["gated_backward8"](four, pre, e5, e4)
+    found = [(d, d_t), (kernels["gelu8"](one, e4), g_t), (dg, dg_t), (kernels["gated8"](pre, e4), gg_t),
+             kernels["cat_qkv8"]((one, two, three), e5)[:2], kernels["cat_qkv8"]((one, narrow, narrow), e5)[:2],
              kernels["cast8"](one, e4, cols=True), kernels["cast8"](two, e5, cols=True)]
     for eight, transposed in found:
         assert torch.equal(transposed.view(torch.int8), eight.view(torch.int8).t())
@@ -74,20 +81,21 @@ def engine_of(trial: Trial, recipe: Recipe, config: KernelConfig | None = None) 
     return Engine(trial, recipe, mesh, ops=ops)
 
 
-def losses(precision: str, recompute: Recompute = "none", *, mbs: int = 4, **changed: object) -> list[float]:
+def losses(precision: str, recompute: Recompute = "none", *, model: Model = MODEL, mbs: int = 4,
+           **changed: object) -> list[float]:
     topology = Topology(precision=precision, recompute=recompute, mbs=mbs)  # type: ignore[arg-type]
-    trial, recipe = Trial(model=MODEL, batch=Batch(gbs=4), topology=topology), Recipe(steps=5, lr=1e-2)
+    trial, recipe = Trial(model=model, batch=Batch(gbs=4), topology=topology), Recipe(steps=5, lr=1e-2)
     config = replace(KernelConfig.of(CUDA, precision), **changed)  # type: ignore[arg-type]
     engine = engine_of(trial, recipe, config)
-    batches = Batches(recipe, MODEL, recipe.seed)
+    batches = Batches(recipe, model, recipe.seed)
     return [engine.step(i + 1, first_sample=4 * i, batches=batches).loss for i in range(recipe.steps)]
 
 
-@pytest.mark.parametrize("mbs", [4, 2])
-@pytest.mark.parametrize("recompute", ["none", "selective", "full"])
-def test_fused_blocks_train_as_ordinary_ones(recompute: Recompute, mbs: int) -> None:
-    expected = losses("bf16", mbs=mbs, fused=False, triton=(), narrow_gradients=False)
-    assert losses("bf16", recompute, mbs=mbs) == pytest.approx(expected, rel=1e-2)
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(("recompute", "mbs"), [("none", 4), ("none", 2), ("selective", 4), ("full", 2)])
+def test_fused_blocks_train_as_ordinary_ones(recompute: Recompute, mbs: int, name: str) -> None:
+    expected = losses("bf16", model=MODELS[name], mbs=mbs, fused=False, triton=(), narrow_gradients=False)
+    assert losses("bf16", recompute, model=MODELS[name], mbs=mbs) == pytest.approx(expected, rel=1e-2)
 
 
 def test_split_masters_train_as_whole_ones() -> None:
@@ -137,9 +145,10 @@ def test_the_split_update_is_that_of_whole_masters_to_the_last_bit(held: torch.d
 
 
 @in_eight_bits
+@pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("recompute", ["none", "full"])
-def test_eight_bits_train(recompute: Recompute) -> None:
-    assert losses("fp8", recompute) == pytest.approx(losses("bf16"), rel=2e-2)
+def test_eight_bits_train(recompute: Recompute, name: str) -> None:
+    assert losses("fp8", recompute, model=MODELS[name]) == pytest.approx(losses("bf16", model=MODELS[name]), rel=2e-2)
 
 
 LARGE = Model(layers=1, hidden=1024, heads=8, vocab=5000, seq=1024)
@@ -172,10 +181,12 @@ def test_a_tuned_gemm_is_torchs(precision: str, tmp_path: Path) -> None:
         before = torch.full((shape.rows, shape.cols), 30.0, device=CUDA, dtype=shape.out)
         if shape.left.itemsize == 1:
             scales = torch.full((1,), 0.5, device=CUDA), torch.full((1,), 4.0, device=CUDA)
-            ours = gemm.scaled(left, right.t(), *scales, bias=bias, fast=shape.fast)
-            torchs = fp8.scaled_gemm(left, right.t(), *scales, bias=bias, fast=shape.fast)
-        elif bias is not None:
-            ours, torchs = gemm(left, right, bias), plain_gemm(left, right, bias)
+            onto = before if shape.onto else None
+            ours = gemm.scaled(left, right.t(), *scales, bias=bias, onto=onto, fast=shape.fast)
+            torchs = fp8.scaled_gemm(left, right.t(), *scales, bias=bias, onto=onto, fast=shape.fast)
+        elif bias is not None or shape.onto:
+            onto = before if shape.onto else None
+            ours, torchs = gemm(left, right, bias, onto), plain_gemm(left, right, bias, onto)
         else:
             ours, torchs = (g.into(before.clone(), left, right, alpha=0.5, add=shape.add) for g in (gemm, plain_gemm))
         assert (ours.float() - torchs.float()).norm() / torchs.float().norm() < 1e-2, shape.name

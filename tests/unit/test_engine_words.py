@@ -8,6 +8,7 @@ import pytest
 
 from seatrial import presets, trialfile
 from seatrial.engines import engine_for, foreign, words
+from seatrial.engines.described import Fsdp2
 from seatrial.engines.torchtitan import Torchtitan
 from seatrial.errors import BadInput, Infeasible
 from seatrial.launch.base import Job
@@ -42,6 +43,7 @@ Root Cause (first observed failure):
     ("[rank2]: MemoryError", "oom_host", 2, "MemoryError"),
     ("[rank3]: KeyError: 'lm_head'", "crash", 3, "KeyError"),
     ("train.py: error: unrecognized arguments: --tensor-degree 2", "invalid", None, "usage"),
+    ("train.py: error: argument --precision: invalid choice: 'fp8' (choose from fp32, bf16)", "invalid", None, "usage"),
 ])  # fmt: skip
 def test_an_engines_own_error_is_found_and_judged(text: str, status: str, rank: int | None, kind: str):
     log = ("Traceback (most recent call last):\n  File \"/e/megatron/arguments.py\", line 12, in validate_args\n    assert x\n"
@@ -157,6 +159,7 @@ def test_tensor_parallelism_that_always_cuts_the_sequence_need_not_be_told_to():
 @pytest.mark.parametrize("engine, files", [
     ("fsdp2", {"fsdp2.py", "train.sh"}), ("deepspeed", {"ds_train.py", "fsdp2.py", "ds_config.json", "train.sh"}),
     ("megatron-core", {"mcore_train.py", "fsdp2.py", "cpu_cuda.py", "train.sh"}),
+    ("accelerate", {"accelerate_train.py", "fsdp2.py", "train.sh"}),
 ])
 def test_a_described_engine_is_written_whole(engine: str, files: set[str]):
     trial = asked(engine, "topology.dp=2")
@@ -171,8 +174,34 @@ def test_a_described_engine_is_written_whole(engine: str, files: set[str]):
     ("deepspeed", ("topology.pp=2", "topology.dp=2", "topology.zero=2"), "needs zero <= 1 or pp == 1, and here is pp 2, zero"),
     ("megatron-core", ("topology.zero=2", "topology.dp=2"), "needs zero <= 1"),
     ("megatron-core", ("model.experts=4",), "needs experts == 0"),
+    ("accelerate", ("model.kv_heads=4",), "needs positions == 'rope' or kv_heads == heads, and here is heads 16, kv_heads 4"),
+    ("deepspeed", ("topology.precision=fp16", "execution.device=cpu"), "and here is device cpu, precision fp16"),
 ])
 def test_a_described_engine_refuses_by_its_rules_with_the_numbers(engine: str, settings: tuple[str, ...], why: str):
     trial = asked(engine, *settings)
     with pytest.raises(Infeasible, match=why):
         engine_for(trial).can_run(trial)
+
+
+@pytest.mark.parametrize("engine, settings", [
+    ("megatron-core", ("topology.tp=4", "model.kv_heads=2")), ("megatron-core", ("topology.schedule=gpipe",)),
+    ("megatron-core", ("topology.dp=4", "topology.zero=1", "topology.zero_group=2")),
+    ("deepspeed", ("topology.schedule=gpipe",)), ("deepspeed", ("topology.precision=fp16", "execution.device=cuda")),
+])
+def test_a_described_engine_takes_what_its_own_code_takes(engine: str, settings: tuple[str, ...]):
+    trial = asked(engine, *settings)
+    engine_for(trial).can_run(trial)
+
+
+def test_what_of_a_described_engine_needs_a_gpu_is_known_before_a_machine_is():
+    trial = asked("deepspeed", "topology.precision=fp16")
+    engine_for(trial).can_run(trial)
+    assert "needs precision != 'fp16' or device != 'cpu'" in engine_for(trial).needs_gpu(trial)
+    assert engine_for(trial).needs_gpu(asked("deepspeed", "topology.precision=bf16")) == ""
+
+
+def test_what_a_script_says_that_it_built_is_held_against_what_was_asked(tmp_path: Path):
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "rank0.log").write_text('seatrial-applied {"dp": 2, "zero": 0, "precision": "fp32", "own": 1}\n')
+    assert Fsdp2().differs(asked("fsdp2", "topology.dp=2"), tmp_path) == {}
+    assert Fsdp2().differs(asked("fsdp2", "topology.dp=2", "topology.zero=3"), tmp_path) == {"zero_stage": (3, 0)}

@@ -1,12 +1,17 @@
-"""Configurations that people have: read as they are written; what is not understood is said, what contradicts itself refused."""
+"""Configurations that people have, read as they are written: what is not understood is said, contradictions are refused."""
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 import textwrap
+import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from seatrial import native, trialfile
 from seatrial.errors import BadInput, Remark
@@ -191,6 +196,20 @@ def test_deepspeed_with_the_models_config_beside_it(tmp_path: Path) -> None:
         read(tmp_path, json.dumps(config | {"fp16": {"enabled": True}}), "ds_config.json")
 
 
+def test_a_trainers_command_fills_in_what_its_deepspeed_file_leaves_open(tmp_path: Path) -> None:
+    config = {"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto",
+              "bf16": {"enabled": "auto"}, "fp16": {"enabled": "auto"}, "zero_optimization": {"stage": 3}}
+    (tmp_path / "zero3.json").write_text(json.dumps(config))
+    found = read(tmp_path, """
+        deepspeed --num_gpus 8 run_clm.py --deepspeed zero3.json --per_device_train_batch_size 2 \\
+            --gradient_accumulation_steps 4 --bf16 --learning_rate 1e-4 --output_dir out --torch_compile_mode x
+        """)
+    assert found.tables["batch"] == {"gbs": 64} and found.unread == ("--torch_compile_mode",)
+    assert found.tables["topology"] | {"dp": 8, "mbs": 2, "zero": 3, "precision": "bf16"} == found.tables["topology"]
+    alone = native.read(tmp_path / "zero3.json")
+    assert alone is not None and "train_batch_size is auto" in alone.notes[0] and not alone.tables["batch"]
+
+
 def test_nemo_1_and_references_of_yaml(tmp_path: Path) -> None:
     pytest.importorskip("yaml")
     found = read(tmp_path, """
@@ -256,3 +275,32 @@ def test_processes_are_torchruns_and_else_the_jobs() -> None:
     assert shell.launched(shell.flags(text := f"{job}srun python train.py\n"), text) == (4, 8, None)
     text = f"{job}srun --nodes=1 hostname\nsrun torchrun --nnodes 2 --nproc-per-node=4 train.py\n"
     assert shell.launched(shell.flags(text), text) == (2, 4, None)
+
+
+EXAMPLES = 60
+WORDS = ("0", "-1", "1e999", "nan", "null", "[]", "{}", "[1, 2]", "auto", "9" * 20, "--", "$(", "${", "a b c", "[0]*3+[1]",
+         "--num-experts 8", "--rampup-batch-size a b c", "--pipeline-model-parallel-layout Et|tL", "None", "3: 4")
+CONFIG = json.dumps({"train_batch_size": 64, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4,
+                     "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}, "pipeline": {"stages": 2}})
+YAML = "distributed_type: FSDP\nnum_processes: 8\nfsdp_config: {fsdp_version: 2}\nmodel: {tensor_model_parallel_size: 2}\n"
+
+
+@pytest.mark.parametrize("name, text", [("a.sh", SCRIPT), ("a.log", BLOCK.format(dp=4)), ("a.toml", TITAN), ("a.json", CONFIG),
+                                        ("a.yaml", YAML), ("b.yaml", YAML.replace("distributed_type", "x"))])
+def test_whatever_stands_there_is_a_trial_or_one_line(name: str, text: str, tmp_path: Path) -> None:
+    if name.endswith("yaml"):
+        pytest.importorskip("yaml")
+    parts = re.split(r"(\s+|[=:,{}])", text)
+
+    @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
+    @given(st.lists(st.tuples(st.integers(0, len(parts) - 1), st.sampled_from(WORDS)), min_size=1, max_size=3))
+    def holds(changes: list[tuple[int, str]]) -> None:
+        other = list(parts)
+        for place, word in changes:
+            other[place] = f" {word} "
+        (tmp_path / name).write_text("".join(other))
+        with warnings.catch_warnings(), contextlib.suppress(BadInput):
+            warnings.simplefilter("ignore", Remark)
+            trialfile.load(tmp_path / name)
+
+    holds()

@@ -21,6 +21,8 @@ from seatrial.recipe import Recipe
 from seatrial.spec import Batch, Cluster, Execution, Latent, Model, Router, Topology, Trial, stages_of
 
 CLUSTER = presets.cluster("dgx-h100", nodes=1)
+EXAMPLES = 60
+"""Of each engine; 150 took 30 s and found nothing more."""
 
 
 def essence(trial: Trial) -> dict[str, Any]:
@@ -191,7 +193,7 @@ def test_what_is_written_and_read_back_is_the_same_trial(name: str) -> None:
     made, write, file = CASES[name]
     refused, same = [0], [0]
 
-    @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
+    @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
     @given(made)
     def holds(trial: Trial) -> None:
         try:
@@ -209,7 +211,7 @@ def test_what_is_written_and_read_back_is_the_same_trial(name: str) -> None:
         same[0] += 1
 
     holds()
-    assert same[0] > 30, f"only {same[0]} of {same[0] + refused[0]} could be written: the cases say nothing"
+    assert same[0] > 15, f"only {same[0]} of {same[0] + refused[0]} could be written: the cases say nothing"
 
 
 def again(files: dict[str, str], file: str, trial: Trial, missing: dict[str, Any]) -> tuple[Trial, native.Native]:

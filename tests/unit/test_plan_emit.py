@@ -65,6 +65,8 @@ def test_a_script_asks_for_what_its_engine_device_and_user_need():
     assert "MAX_CONNECTIONS" not in emit.megatron(replace(LLAMA, cluster=presets.cluster("dgx-b200", nodes=2)))["train.slurm"]
     alone = replace(LLAMA, topology=Topology(dp=16, zero=1, precision="bf16"))
     assert "MAX_CONNECTIONS" not in emit.megatron(alone)["train.slurm"]
+    in_context = replace(LLAMA, topology=Topology(dp=8, cp=2, zero=1, precision="bf16"))
+    assert "export CUDA_DEVICE_MAX_CONNECTIONS=1\n" in emit.megatron(in_context)["train.slurm"]
 
 
 def test_llamas_train_without_dropout_and_overlap_what_the_forecast_overlaps():

@@ -373,5 +373,10 @@ def test_megatrons_flags_say_it_all():
 
 
 def test_torchtitan_has_the_degrees():
-    said = config(trial(engine="torchtitan", dp=64, ep=8, zero=3), Recipe())["parallelism"]
-    assert (said["expert_parallel_degree"], said["expert_tensor_parallel_degree"]) == (8, 1)
+    asked = trial(engine="torchtitan", dp=64, ep=8, zero=3)
+    said = config(asked, Recipe())
+    degrees = said["parallelism"]
+    assert (degrees["expert_parallel_degree"], degrees["expert_tensor_parallel_degree"]) == (8, 1)
+    assert "moe_force_load_balance" not in said["debug"]
+    forced = replace(asked, topology=replace(asked.topology, moe_balance="forced"))
+    assert config(forced, Recipe())["debug"]["moe_force_load_balance"] is True

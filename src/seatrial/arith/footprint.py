@@ -316,7 +316,8 @@ class Block:
         attention = pick(lay.divided, (1 + s.normed_qk) * qkv + (1 + shared) * context, attention)
         # Of each token: a number a head of attention, one or two of each norm, and one a head of a norm of queries and keys.
         small = (1 - stored) * s.heads / lay.topology.tp + 2 * (1 + s.layernorm)
-        small = small + (1 - fused) * s.normed_qk * (1 + s.layernorm) * (s.heads // lay.topology.tp + -(-s.kv // lay.topology.tp))
+        over_each = s.heads // lay.topology.tp + -(-s.kv // lay.topology.tp)
+        small = small + (1 - fused) * s.normed_qk * (1 + s.layernorm) * over_each
         silu = gated * gpu * inner
         between, last = 2 * o, 1 + qkv
         """Norms' results, and the last GEMM's factors."""
@@ -330,8 +331,8 @@ class Block:
         selective = larger(selective, lay.fp8 * (1 - full))
         made = lay.fp8 * (2 * o + product)
         if routed is not None:
-            return cls._routed(lay, routed, whole=whole - up - product - silu + routed.kept, between=between, gemms=qkv + context,
-                               gpu=gpu)
+            return cls._routed(lay, routed, whole=whole - up - product - silu + routed.kept, between=between,
+                               gemms=qkv + context, gpu=gpu)
         kept = pick(full, o, whole - selective * (between + product))
         again = full * (whole - o - made)
         # The gradient of the activation's output and, for a gated one, of its input with products between.

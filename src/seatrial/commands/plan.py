@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 MOST_EMITTED = 1000
 FORMATS = {"megatron": "", "megatron-lm": "megatron-core", "megatron-deepspeed": "megatron-deepspeed", "nemo": "megatron-core",
-           "torchtitan": "torchtitan", "deepspeed": "deepspeed", "fsdp2": "fsdp2", "accelerate": "fsdp2"}  # fmt: skip
+           "torchtitan": "torchtitan", "deepspeed": "deepspeed", "fsdp2": "fsdp2", "accelerate": "accelerate"}  # fmt: skip
 """What --emit writes -> the engine whose layouts are searched; `megatron` is whichever of two dialects can say the model."""
 EXITS = "Exit status: 0 a layout was found; 1 nothing works, with the reason and the nearest that does; 2 bad input."
 

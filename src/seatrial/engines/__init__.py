@@ -26,6 +26,7 @@ ENGINES = Registry("engine", group="seatrial.engines", builtin={
     "fsdp2": "seatrial.engines.described:Fsdp2",
     "deepspeed": "seatrial.engines.described:Deepspeed",
     "megatron-core": "seatrial.engines.described:MegatronCore",
+    "accelerate": "seatrial.engines.described:Accelerate",
     **dict.fromkeys(("megatron", "megatron-deepspeed", "fsdp1", "plain-3d", "command"),
                     "seatrial.engines.command:Command"),
 })  # fmt: skip

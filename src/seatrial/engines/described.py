@@ -138,6 +138,15 @@ class MegatronCore(Described):
         super().__init__(shipped.example("engines/megatron-core.toml"))
 
 
+class Accelerate(Described):
+    """A transformers model under accelerate."""
+
+    beside = ("fsdp2.py",)
+
+    def __init__(self) -> None:
+        super().__init__(shipped.example("engines/accelerate.toml"))
+
+
 class Fsdp2(Described):
     """The plain script of the examples."""
 

@@ -164,8 +164,8 @@ class EngineModel:
     """Bytes that its norms, activations, positions and copies move, over those of a layer with Megatron's fused kernels."""
     fused_elements: bool = False
     """Whether those are fused into few kernels, which move them as fast as copies."""
-    fuses_gated: bool = True
-    """Whether that holds for gated models too; else their blocks are of separate kernels."""
+    fuses_all: bool = True
+    """Whether that holds for layers of experts, latent attention and sinks too; else those are of separate kernels."""
     accumulate_bytes: float = 6.0
     """For each number of a weight's gradient and micro-batch, to add it to what has accumulated; nothing with one."""
     always_accumulates: bool = False
@@ -179,6 +179,8 @@ class EngineModel:
     transposed."""
     fp8_weight_cast_bytes: float = 0.0
     """… and for each number of the weights and micro-batch, where they are cast anew each time."""
+    fp8_head: bool = False
+    """Whether in fp8 the GEMMs with the vocabulary's matrix are in 8 bits too."""
     kernels_forward: float = 24.0
     """Kernels that the host starts for a layer …"""
     kernels_backward: float = 46.0

@@ -166,7 +166,7 @@ def config(trial: Trial, recipe: Recipe) -> dict[str, Any]:
         "lr_scheduler": {"warmup_steps": recipe.warmup_steps or 0, "decay_type": "cosine",
                          "min_lr_factor": recipe.min_lr / recipe.lr},
         "compile": {"enable": x.compile},
-        "debug": {"seed": recipe.seed},
+        "debug": {"seed": recipe.seed, **({"moe_force_load_balance": True} if m.mixture and t.moe_balance == "forced" else {})},
         "metrics": {"log_freq": 1, "disable_color_printing": True},
         "comm": {"init_timeout_seconds": int(recipe.start_s), "train_timeout_seconds": int(max(100, 2 * recipe.stall_s))},
     }  # fmt: skip

@@ -30,7 +30,8 @@ _LOST = re.compile(r"Connection (?:closed|reset) by (?:remote )?peer|gloo/transp
                    r"NCCL communicator was aborted", re.IGNORECASE)  # fmt: skip
 _REFUSED = re.compile(r"divisib|multiple of|WORLD_SIZE|world size|batch related parameters|incompatible with|not compatible|"
                       r"only supported|not supported|has not supported|is not implemented for|must be (?:greater|less|equal)|"
-                      r"Invalid parallel dims|[Uu]nrecognized (?:options?|arguments)|exceeds minimum layers|empty stages",
+                      r"Invalid parallel dims|[Uu]nrecognized (?:options?|arguments)|exceeds minimum layers|empty stages|"
+                      r"invalid choice",
                       re.IGNORECASE)  # fmt: skip
 """How engines refuse a layout: what is asked can never run there."""
 _REFUSING = ("AssertionError", "ValueError", "NotImplementedError", "RuntimeError", "usage")

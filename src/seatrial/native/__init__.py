@@ -93,7 +93,7 @@ def _of_yaml(data: Mapping[str, Any], path: Path) -> Native:
 
 
 def _of_text(text: str, path: Path) -> Native | None:
-    from seatrial.native import described, megatron, shell
+    from seatrial.native import accelerate, deepspeed, described, megatron, shell
 
     where, folder = str(path), path.parent
     if megatron.BLOCK.search(text) or re.search(r"--(?:num-layers|tensor-model-parallel-size|hidden-size)\b", text):
@@ -102,6 +102,8 @@ def _of_text(text: str, path: Path) -> Native | None:
     started = shell.launched(found, text)
     if (engine := described.engine_of(text)) is not None:
         return described.of_command(found, engine, started, where=where, folder=folder)
+    if (run := deepspeed.of_script(found, started, where=where, folder=folder, model=accelerate.beside(folder))) is not None:
+        return run
     named = next((flag.values[0] for flag in found if flag.name in ("job.config_file", "config_file") and flag.values), None)
     if named is not None and (folder / named).exists():
         return _named(folder / named, found, started, where)
@@ -150,5 +152,12 @@ def _yaml(path: Path) -> Mapping[str, Any]:
         raise BadInput(f"{path}: not YAML: {' '.join(str(error).split())[:200]}") from None
     if not isinstance(data, dict):
         raise BadInput(f"{path}: expected tables, as a configuration has")
-    found: Mapping[str, Any] = plaindata.bounded(data, str(path))
+    found: Mapping[str, Any] = _named_keys(plaindata.bounded(data, str(path)))
     return found
+
+
+def _named_keys(data: Any) -> Any:
+    """Keys of YAML may be numbers; those of a configuration are names."""
+    if isinstance(data, dict):
+        return {str(key): _named_keys(value) for key, value in data.items()}
+    return [_named_keys(value) for value in data] if isinstance(data, list) else data

@@ -43,6 +43,8 @@ def data_parallel(where: str, world: int | None, others: int, *, said: int | Non
     """DP by the number of processes, by the file's own word, or left out."""
     if world is None:
         return {} if said is None else {"dp": said}
+    if world < 1:
+        raise BadInput(f"{where}: {world} processes: expected 1 or more")
     if world % others:
         raise BadInput(f"{where}: {world} processes are not a multiple of {product} = {others}: "
                        f"{divisors_near(world, others, between=' or ')} would divide them")

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from seatrial.errors import BadInput
+from seatrial.native import shell
 from seatrial.native.base import Native
 from seatrial.native.told import Told
 from seatrial.plaindata import parse_json, read_json
@@ -106,6 +108,41 @@ def of_config(config: Mapping[str, Any], *, where: str, dp: int | None = None,
         "engine": "deepspeed", "topology": layout | _data(where, gbs, mbs, steps, dp),
         "batch": {} if gbs is None else {"gbs": gbs},
         **({"model": dict(model)} if model is not None else {})})  # fmt: skip
+
+
+AUTO = {"train_micro_batch_size_per_gpu": "per_device_train_batch_size",
+        "gradient_accumulation_steps": "gradient_accumulation_steps"}
+"""What the Trainer fills in -> the option of its script."""
+OF_SCRIPT = re.compile(r"""(
+    learning_rate|lr|warmup|weight_decay|adam|max_grad_norm|num_train_epochs|max_steps|seed|output|overwrite|logging|save|eval
+    |report_to|run_name|dataset|data|train_file|validation_file|tokenizer|model_name|config_name|do_|ddp_|preprocessing|local_rank
+    |trust_remote_code|use_fast|cache_dir)""", re.X)
+"""Options of such scripts that change neither batch nor layout."""
+
+
+def of_script(found: Sequence[shell.Flag], started: shell.Started, *, where: str, folder: Path,
+              model: Mapping[str, Any] | None) -> Native | None:
+    """A command that names a DeepSpeed file beside it, whose "auto" its own options fill in; None where it names none."""
+    given = {flag.name: flag for flag in found if flag.name not in shell.OF_LAUNCHER}
+    named = next((given[name].values[0] for name in ("deepspeed_config",
+                                                     "deepspeed") if name in given and given[name].values), None)
+    if named is None or not (folder / named).exists():
+        return None
+    config = dict(config_of(folder / named))
+    for key, option in AUTO.items():
+        if config.get(key) in (None, "auto") and option in given:
+            config[key] = shell.one(given[option], where)
+    for name in ("fp16", "bf16"):
+        if isinstance(table := config.get(name), Mapping) and table.get("enabled") == "auto":
+            config[name] = {"enabled": name in given and given[name].values[:1] in ((), ("True",), ("true",))}
+    world = (started.nodes or 1) * started.procs_per_node if started.procs_per_node else None
+    sizes = [config.get(key) for key in AUTO]
+    if config.get("train_batch_size") in (None, "auto") and world and all(str(size).isdecimal() for size in sizes):
+        config["train_batch_size"] = world * int(str(sizes[0])) * int(str(sizes[1]))
+    read = of_config(config, where=where, dp=world, model=model)
+    known = {"deepspeed", "deepspeed_config", "fp16", "bf16", *AUTO.values()}
+    left = (flag.written for name, flag in given.items() if name not in known and not OF_SCRIPT.match(name))
+    return replace(read, format="DeepSpeed JSON with its command", unread=(*read.unread, *left))
 
 
 def _precision(told: Told, where: str) -> str:

@@ -29,7 +29,6 @@ _PRINTED = re.compile(r"^\s*(?:\[\w+\]:)?\s*(?P<key>[a-z]\w*) \.{2,} ?(?P<value>
 KINDS = {theirs: ours for ours, theirs in COMM_TYPES.items()}
 TOKENS = {theirs: ours for ours, theirs in BALANCES.items()}
 SHARDING = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
-FP8_BESIDE = ("fp8_format", "fp8")
 
 NEUTRAL = re.compile(r"""(?:
     (?:min_|max_|decoupled_|override_)?lr(?:_\w+)?|adam_\w+|sgd_\w+|muon_\w+|\w*weight_decay\w*|clip_grad|optimizer|seed|init_method\w*
@@ -42,10 +41,10 @@ NEUTRAL = re.compile(r"""(?:
     |distributed_(?:backend|timeout\w*)|local_rank|rank|lazy_mpu_init|use_cpu_initialization|perform_initialization|empty_unused\w*
     |no_\w+|enable_one_logger|enable_ft_package|transformer_impl|use_mcore_models|use_legacy_models|use_flash_attn|masked_softmax\w*
     |bias_\w+_fusion|rope_fusion|gradient_accumulation_fusion|cross_entropy\w*|persist_layer_norm|deterministic_mode|use_te\w*
-    |params_dtype|main_\w+_dtype|exp_avg\w*_dtype|accumulate_allreduce_grads_in_fp32|batch_p2p_\w+|overlap_p2p\w*
+    |params_dtype|accumulate_allreduce_grads_in_fp32|batch_p2p_\w+|overlap_p2p\w*
     |align_param_gather|align_grad_reduce|ddp_\w+|use_ring_exchange_p2p|variable_seq_lengths|moe_grouped_gemm|moe_permute_fusion
     |moe_router_dtype|moe_shared_expert_overlap|moe_per_layer_logging|moe_pad\w*|group_query_attention|max_position_embeddings
-    |use_rotary_position_embeddings|tokens_to_keep|untie_\w+|deepspeed(?:_activation_checkpointing)?|cpu\w*|onnx_safe|squad\w*
+    |use_rotary_position_embeddings|tokens_to_keep|untie_\w+|deepspeed(?:_activation_checkpointing)?|onnx_safe|squad\w*
     |standalone|loss_scale_window|recompute_(?:method|num_layers)|fp8_(?:recipe|amax\w*|interval|margin|wgrad|param_gather)
     |attention_backend|make_vocab_size_divisible_by|nccl_\w+|high_priority\w*|enable_gloo\w*|fp32_residual\w*|start_weight\w*
     |end_weight\w*|rotary_percent|rotary_interleaved|head_lr_mult|mscale\w*
@@ -124,6 +123,9 @@ def of_values(values: Mapping[str, Any], *, where: str, world: int | None = None
         layout |= _stages(told, layers, layout)
     if dropout := [name for name in ("attention_dropout", "hidden_dropout") if told.figure(name) or not told.has(name)]:
         notes.append(f"{' and '.join(dropout)} on, 0.1 where nothing is said: forecasts and trials have none")
+    for key in ("main_grads_dtype", "main_params_dtype", "exp_avg_dtype", "exp_avg_sq_dtype"):
+        if not (kept := str(told.get(key) or "fp32")).endswith(("fp32", "float32")):
+            notes.append(f"{key} {kept}: forecast with fp32")
     execution = {} if theirs else _execution(told, layout)
     left = [name for name in told.left() if not NEUTRAL.match(name)]
     return Native(
@@ -275,7 +277,7 @@ def _layout(told: Told, notes: list[str], model: Mapping[str, Any], world: int |
                        product=f"TP {t['tp']} x PP {t['pp']} x CP {t['cp']}")
     if told.on("fp16") and told.on("bf16"):
         raise BadInput(f"{told.where}: fp16 and bf16 at once; Megatron takes one")
-    fp8 = told.get(*FP8_BESIDE) is not None
+    fp8 = told.get("fp8_format", "fp8") is not None
     t["precision"] = "fp8" if fp8 else "bf16" if told.on("bf16") else "fp16" if told.on("fp16") else "fp32"
     t["sequence_parallel"] = told.on("sequence_parallel")
     if told.on("use_megatron_fsdp", "use_custom_fsdp") or told.has("zero_stage"):
@@ -382,7 +384,7 @@ def _batch(told: Told) -> dict[str, Any]:
         found["gbs"] = size
     ramp = told.get("rampup_batch_size")
     if ramp is not None:
-        if not isinstance(ramp, list) or len(ramp) != 3:
+        if not isinstance(ramp, list) or len(ramp) != 3 or not all(str(value).isdecimal() for value in ramp):
             raise told.wrong("rampup_batch_size", what="start, increment and samples")
         found |= dict(zip(("rampup_start", "rampup_increment", "rampup_samples"), (int(value) for value in ramp)))
     return found

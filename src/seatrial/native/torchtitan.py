@@ -174,7 +174,8 @@ def _model(told: Told, folder: Path, where: str, notes: list[str]) -> dict[str, 
     if arguments is None and isinstance(module, str) and (path := folder / f"{module.replace('.', '/')}.py").exists():
         arguments, tokens = _arguments(read_text(path, most=1 << 20), str(path))
     if arguments is None:
-        notes.append(f"model {name} {flavor}: its sizes are in its code; --model names one that is known here")
+        seq = told.table("training").whole("seq_len") or 2048
+        notes.append(f"model {name} {flavor}: its sizes are in its code; --model with --set model.seq={seq} says them")
         return None
     return shape(arguments, tp=told.table("parallelism").whole("tensor_parallel_degree") or 1, tokens=tokens, where=where)
 

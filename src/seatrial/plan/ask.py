@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 from seatrial import expression, fields, presets, trialfile
+from seatrial.columns import DEGREES
 from seatrial.engines.model import model_of
 from seatrial.errors import BadInput
 from seatrial.plan import probed
@@ -58,6 +59,9 @@ def question(*, file: Path | None = None, model: str | Mapping[str, Any] | Model
         knobs = {name: asked.knobs.get(name) if (value := knobs.get(name)) is None else value for name in dict.fromkeys(
             (*knobs, *(name for name in ASKED if name in asked.knobs)))}  # fmt: skip
         model, cluster, rampup = model or asked.model, cluster or asked.cluster, rampup or asked.rampup
+        if asked.cluster is None and nodes is None and isinstance(cluster, str) and "dp" in asked.knobs:
+            procs = procs_per_node or presets.cluster(cluster).procs_per_node
+            nodes = max(1, math.prod(asked.knobs.get(name, 1) for name in DEGREES) // procs)
         engine, rules = engine or asked.engine, [*asked.rules, *rules]
         settings = [*(f"execution.{name}={value}" for name, value in asked.execution.items()), *settings]
         precision = precision or asked.knobs.get("precision")
@@ -157,15 +161,16 @@ def one_trial(data: Mapping[str, Any], given: Mapping[str, Mapping[str, Any]], s
     for name, option in (("model", "--model"), ("cluster", "--cluster"), ("batch", "--gbs")):
         if name not in tables and not any(setting.startswith(f"{name}.") for setting in settings):
             raise BadInput(f"{option} must be given, or a TOML file with a [{name}] table")
-    trial, _ = trialfile.build(tables, settings, where=where)
-    if trial.cluster is None:
-        raise BadInput("--cluster must be given, or a [cluster] table")
-    if counted and trial.world % trial.cluster.procs_per_node == 0 and not any(s.startswith("cluster.nodes") for s in settings):
-        tables["cluster"] = {**tables["cluster"], "nodes": trial.world // trial.cluster.procs_per_node}
-        trial, _ = trialfile.build(tables, settings, where=where)
-    assert trial.cluster is not None
     own = tables.get("topology", {})
     stated = {*own, *(setting.split("=")[0].removeprefix("topology.").strip() for setting in settings)}
+    # The degrees alone: what else there is may only go with the DP that the cluster gives.
+    early = [setting for setting in settings if not setting.startswith("topology.") or setting[9:].split("=")[0] in DEGREES]
+    degrees = {name: own[name] for name in DEGREES if name in own}
+    trial, _ = trialfile.build({**tables, "topology": degrees}, early, where=where)
+    if trial.cluster is None:
+        raise BadInput("--cluster must be given, or a [cluster] table")
+    if counted and trial.world % trial.cluster.procs_per_node == 0 and "cluster.nodes" not in stated:
+        tables["cluster"] = {**tables["cluster"], "nodes": trial.world // trial.cluster.procs_per_node}
     others = trial.topology.tp * trial.topology.pp * trial.topology.cp
     usual = {"dp": max(1, trial.cluster.world // others),
              "precision": usual_precision(trial.cluster.device), "cp_kind": usual_kind(trial)}

@@ -346,9 +346,10 @@ _BLACKWELL = re.compile(r"(^|[^a-z0-9])g?b[23]00")
 
 def connections(trial: Trial) -> str:
     """The line that CUDA_DEVICE_MAX_CONNECTIONS needs: before Blackwell Megatron-LM orders communication and GEMMs of tensor
-    parallelism by one queue, and refuses to start without (megatron/training/arguments.py)."""
+    and context parallelism by one queue, and refuses to start without (megatron/training/arguments.py)."""
     device = trial.cluster.device if trial.cluster is not None else None
-    if device is None or device.kind != "gpu" or trial.topology.tp == 1 or _BLACKWELL.search(device.name.lower()):
+    ordered = trial.topology.tp * trial.topology.cp > 1
+    if device is None or device.kind != "gpu" or not ordered or _BLACKWELL.search(device.name.lower()):
         return ""
     return "export CUDA_DEVICE_MAX_CONNECTIONS=1"
 

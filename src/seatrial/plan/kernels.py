@@ -135,13 +135,14 @@ class Machine:
         plain = cls._from_sheet(configs, cluster)
         return plain if found is None else plain._with(found, configs, corrected)
 
-    def wide(self) -> Machine:
-        """For what is computed in 16 bits though the linears are in 8."""
-        eight, sixteen = PRECISIONS.index("fp8"), PRECISIONS.index("bf16")
-        if not (self.precision == eight).any():
+    def wide(self, but: Any = False) -> Machine:
+        """For what is computed in 16 bits though the linears are in 8; `but`: where it is in 8 as well."""
+        found = (self.precision == PRECISIONS.index("fp8")) & ~np.asarray(but)
+        if not found.any():
             return self
-        return replace(self, matrix_flops=self.wide_flops, sustained=self.wide_sustained,
-                       precision=np.where(self.precision == eight, sixteen, self.precision))
+        return replace(self, matrix_flops=np.where(found, self.wide_flops, self.matrix_flops),
+                       sustained=np.where(found, self.wide_sustained, self.sustained),
+                       precision=np.where(found, PRECISIONS.index("bf16"), self.precision))
 
     def take(self, index: Any) -> Machine:
         """Some of the configurations."""

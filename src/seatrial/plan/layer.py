@@ -24,6 +24,8 @@ from seatrial.spec import Cluster
 
 FULL, SELECTIVE = RECOMPUTE.index("full"), RECOMPUTE.index("selective")
 FP8 = PRECISIONS.index("fp8")
+FP8_MULTIPLE = 16
+"""Of the sides of GEMMs in 8 bits."""
 
 USUAL_LAUNCH_S = 5e-6
 """Of the hosts that the engines' host times are of: one that starts kernels slower is slower in all."""
@@ -159,7 +161,8 @@ def _block(c: Configs, cluster: Cluster, machine: Machine, summed: Any = 1.0) ->
     # The same backward, and the residual's gradient added twice.
     whole_b = c.hidden * (16 * e + 2) / wide
     copies = (w.qkv + w.context) * 2 * e + c.rope * w.qkv * 2 * e + c.normed_qk * w.rotated * 2 * e
-    fused = np.asarray(fact("fused_elements")) & ((c.gated == 0) | np.asarray(fact("fuses_gated")))
+    usual = (c.experts == 0) & (c.is_latent == 0) & (c.has_sinks == 0)
+    fused = np.asarray(fact("fused_elements")) & (usual | np.asarray(fact("fuses_all")))
     more = np.where(fused, fact("element_bytes"), np.maximum(fact("element_bytes"), 1.0))
     moves_f = tokens * (whole_f + copies + activation_f) * more
     moves_b = tokens * (whole_b + copies + activation_b + e * (w.inner + w.qkv)) * more
@@ -477,7 +480,7 @@ def head(c: Configs, cluster: Cluster, machine: Machine) -> Cost:
     size = tokens * c.hidden * e
     group = network.tensor_group(c)
     few, back = _distinct(c, machine)
-    plain = machine.wide()
+    plain = machine.wide(but=np.asarray(fact("fp8_head")) & (rows % FP8_MULTIPLE == 0))
     logits = _logits(c, plain) if back is None else _spread(_logits(c.take(few), plain.take(few)), back)
     loss_s = fact("loss_bytes") * tokens * rows / machine.logits_bytes_s
     forward = logits[0] + LOSS_FORWARD * loss_s

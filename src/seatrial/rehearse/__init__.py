@@ -5,6 +5,6 @@
 
 Read on in this order: `fake.py` (what is not there), `recorder.py` (when what happened), `rank.py` (the engine with both; one
 rank's actions and bytes), `iteration.py` (what communication would have taken, and the whole iteration), `run.py` (which ranks,
-and all of it together), `show.py` (what comes out).
+and all of it together), `theirs.py` (a rank of an engine that is not ours), `show.py` (what comes out).
 """
 from __future__ import annotations

@@ -122,13 +122,14 @@ def _rank(one: Rank, found: Rehearsal, recipe: Recipe, forecast: Forecast | None
     counted = footprint(found.trial, rank=one.pp_rank,
                         gpu=found.device_type == "cuda" or memory.fake and kind_of_cluster == "gpu",
                         load=found.load.of_balance(found.trial, one.rank)) if ours else None
+    by_shapes = {part: getattr(counted, part) for part in memory.parts} if ours else {}
     made: dict[str, Any] = {
         "rank": one.rank, "pipeline_rank": one.pp_rank, "stands_for": list(one.alike), "layers": list(one.layers),
         "expert_layers": list(one.expert_layers), "received_tokens": _received(one, found),
         "has_embedding": one.has_embedding, "has_head": one.has_head, "in_flight": one.in_flight,
         "memory": {
             "peak_gib": memory.peak_bytes / GIB, "peak_bytes": memory.peak_bytes, "at_peak_bytes": memory.at_peak,
-            "parts_bytes": memory.parts, "counted_bytes": {part: getattr(counted, part) for part in memory.parts} if ours else {},
+            "parts_bytes": memory.parts, "counted_bytes": by_shapes,
             "by": "tensors without memory" if memory.fake else "real tensors", "microbatches_run": memory.microbatches,
             "allocated_gib": None if memory.allocated_bytes is None else memory.allocated_bytes / GIB,
             "reserved_gib": None if memory.reserved_bytes is None else memory.reserved_bytes / GIB,

@@ -9,8 +9,8 @@ timed. Without a GPU, for a GPU's cluster or for memory alone, its tensors are C
 from __future__ import annotations
 
 import json
+import math
 import os
-import statistics
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -93,8 +93,8 @@ def report(trial: Trial, recipe: Recipe, options: RehearsalOptions, adapter: Ada
     if folder is None:
         with tempfile.TemporaryDirectory(prefix="seatrial-rehearse-") as made:
             return report(trial, recipe, options, adapter, tensors, peers=peers, folder=Path(made), port=port)
-    device = "cpu" if tensors == "cpu" else "cuda"
-    trial = replace(trial, execution=replace(trial.execution, device=device))
+    # As for our own: a part of a node's processes will do.
+    trial = replace(trial, cluster=None, execution=replace(trial.execution, device="cpu" if tensors == "cpu" else "cuda"))
     recipe = replace(recipe, steps=WATCHED + (0 if tensors == "fake" else options.repeats))
     adapter.check(trial, recipe, here=True)
     python, *script = adapter.argv(trial, recipe, folder)
@@ -112,8 +112,8 @@ def report(trial: Trial, recipe: Recipe, options: RehearsalOptions, adapter: Ada
         raise _failed(trial, ran)
     found: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
     if len(found["steps"]) < WATCHED:
-        raise SeatrialError(f"{trial.engine}: {len(found['steps'])} steps of forward, backward and an optimizer's step were seen "
-                            f"in {script[0]}, and a rehearsal needs {WATCHED}")
+        raise SeatrialError(f"{trial.engine}: {len(found['steps'])} steps of forward, backward and an optimizer's were seen in "
+                            f"{script[0]}, and a rehearsal needs {WATCHED}")
     return found
 
 
@@ -160,4 +160,4 @@ def _iteration(steps: list[list[Passed]]) -> Iteration | None:
              for phase in ("forward", "backward", "reduce", "optimizer", "end")}
     parts["gradients"], parts["between steps"] = parts.pop("reduce"), parts.pop("end")
     parts["communication"] = sum(passed.charged_s for passed in middle)
-    return Iteration(sec=statistics.fsum(parts.values()), parts=parts, busiest=0)
+    return Iteration(sec=math.fsum(parts.values()), parts=parts, busiest=0)

@@ -75,7 +75,8 @@ def page_columns(*, engines: int = 1) -> list[dict[str, Any]]:
     `engines` are what rows differ in first."""
     searched = [name for name, own in ASKED.items() if columns.COLUMNS[own].about.searched]
     rest = [name for group in (columns.SHAPE, columns.LAYOUT, columns.AROUND) for name, own in ASKED.items() if own in group]
-    names = [*FIRST[:2], *([("engine", "")] if engines > 1 else []), *FIRST[2:], *((name, "") for name in searched), *FIGURES, *((name, "") for name in rest), *LAST]
+    first = [*FIRST[:2], *([("engine", "")] if engines > 1 else []), *FIRST[2:]]
+    names = [*first, *((name, "") for name in searched), *FIGURES, *((name, "") for name in rest), *LAST]
     return [_page_column(name, label) for name, label in dict(names).items()]
 
 

@@ -226,7 +226,7 @@ def settle(columns: list[Column]) -> list[Column]:
             columns = [*columns[:at], Column(heading=column.heading, field="gpus", kind="count"), *columns[at + 1 :]]
     if any(re.search(r"\b(?:f|h)?sdp|shard", normal(column.heading)) for column in columns):
         # Of HSDP the replicas are one factor of DP, and the groups of shards the other.
-        columns = [Column(heading=one.heading) if one.field == "dp" and "repl" in one.heading.lower() else one
+        columns = [Column(heading=one.heading) if one.field == "dp" and "repl" in normal(one.heading) else one
                    for one in columns]  # fmt: skip
     taken = {column.field for column in columns if column.field and normal(column.heading) not in _WEAK}
     return [

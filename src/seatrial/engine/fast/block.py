@@ -15,8 +15,7 @@ backward pass makes again on the way, `full` the input alone (and the last GEMM 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -33,19 +32,19 @@ if TYPE_CHECKING:
     from seatrial.engine.core.model import Block
 
 
-@dataclass
-class Kept:
+class Kept(NamedTuple):
     """Of one half's forward pass, for its backward pass. Matrices are [tokens, columns]."""
 
     x_BSH: Tensor
     stats: Tensor
     h: Tensor | None
     """The norm's output."""
-    inner: Any
+    inner: list[Any]
     """What attention, or the activation, keeps."""
 
 
-Halves = tuple[Kept, Kept]
+Halves = list[Kept]
+"""Whoever uses one takes it out."""
 
 
 class _Apply(Function):
@@ -91,16 +90,14 @@ class FusedBlock:
         stream, one = attention.run(x_BSH, keep=keep)
         assert stream is not None
         y, two = mlp.run(stream, keep=keep, last=last)
-        return y, (one, two)
+        return y, [one, two]
 
     def back(self, dy_BSH: Tensor, kept: Tensor | Halves) -> Tensor:
         if isinstance(kept, Tensor):
             with self.timers("recompute"), torch.no_grad():
                 _, kept = self.run(kept, keep="none", last=False)
-        # Each half's goes as soon as it was used.
-        one, two = kept
-        del kept
-        return self.halves[0].back(self.halves[1].back(dy_BSH, two), one)
+        attention, mlp = self.halves
+        return attention.back(mlp.back(dy_BSH, kept.pop()), kept.pop())
 
 
 class Half:
@@ -108,61 +105,63 @@ class Half:
         self.block, self.norm, self.column, self.row, self.kernels = block, norm, column, row, kernels
         self.tp = block.shared.tp
 
-    def inner(self, pre: Tensor, batch: int, keep: str, last: bool) -> tuple[Operand, Any]:
+    def inner(self, pre: Tensor, batch: int, keep: str, last: bool) -> tuple[Operand, list[Any]]:
         """From the first linear layer's output to the second one's input, and what is kept of it."""
         raise NotImplementedError
 
-    def inner_back(self, d: Tensor, inner: Any, dy: Operand) -> tuple[Operand, Tensor | None]:
-        """The gradient of the first linear layer's output, and its column sums; and the second one's weight gradient."""
+    def inner_back(self, d: Tensor, inner: list[Any], dy: Operand) -> tuple[Operand, Tensor | None]:
+        """The gradient of the first linear layer's output, and its column sums; and the second one's weight gradient. What was
+        kept is taken out of `inner`."""
         raise NotImplementedError
 
     def run(self, x_BSH: Tensor, *, keep: str, last: bool = True) -> tuple[Tensor | None, Kept]:
         operand, h, stats = self.column.normed(rows_of(x_BSH), self.norm, len(x_BSH))
         pre = self.column(operand)
+        h = h if keep == "none" else None
         del operand
-        kept = Kept(x_BSH, stats, h if keep == "none" else None, None)
-        del h
-        operand, kept.inner = self.inner(pre, len(x_BSH), keep, last)
-        return self.row.onto(x_BSH, operand) if last else None, kept
+        operand, inner = self.inner(pre, len(x_BSH), keep, last)
+        return self.row.onto(x_BSH, operand) if last else None, Kept(x_BSH, stats, h, inner)
 
     def back(self, dy_BSH: Tensor, kept: Kept) -> Tensor:
-        batch, x = len(dy_BSH), rows_of(kept.x_BSH)
-        dy, inner = self.row.gradient(rows_of(dy_BSH), batch), kept.inner
-        kept.inner = None
+        x_BSH, stats, h, inner = kept
+        del kept
+        batch, x = len(dy_BSH), rows_of(x_BSH)
+        dy = self.row.gradient(rows_of(dy_BSH), batch)
         d, sums = self.inner_back(self.row.input_gradient(dy), inner, dy)
-        del dy, inner
+        del dy
         if sums is not None:
             reduce_partials(self.kernels, sums, self.column.bias)
         in_flight = self.tp.out_of_region(shaped(self.column.input_gradient(d), batch))
-        self.column.weight_gradient(self.column.normed_again(kept.h, x, kept.stats, self.norm, batch), d)
-        del d
-        kept.h = None
+        self.column.weight_gradient(self.column.normed_again(h, x, stats, self.norm, batch), d)
+        del d, h
         before = self.row.bias
-        dx, sums = self.kernels.norm_backward(rows_of(in_flight.wait()), x, kept.stats, self.norm.weight, rows_of(dy_BSH),
+        dx, sums = self.kernels.norm_backward(rows_of(in_flight.wait()), x, stats, self.norm.weight, rows_of(dy_BSH),
                                               sum_residual=before is not None)
         reduce_partials(self.kernels, sums, self.norm.weight, norm_bias(self.norm), before)
         return dx.view(dy_BSH.shape)
 
 
 class Attention(Half):
-    def inner(self, pre: Tensor, batch: int, keep: str, last: bool) -> tuple[Operand, Any]:
+    def inner(self, pre: Tensor, batch: int, keep: str, last: bool) -> tuple[Operand, list[Any]]:
         b, shared = self.block, self.block.shared
         cos_sin, norms, turned = shared.positions.rope_cos_sin, self.norms, pre
         if cos_sin is not None or norms is not None:
             turned = self.kernels.rotate(pre, (b.heads, b.kv_heads), cos_sin, norms)
         core = attend_apart(turned, pre, batch=batch, heads=b.heads, kv_heads=b.kv_heads, positions=shared.positions,
                             backend=shared.ops.attention, window=b.window, keep=keep != "full")
-        return self.row.mixed(core.mixed), (core, None if norms is None else pre)
+        return self.row.mixed(core.mixed), [core, None if norms is None else pre]
 
-    def inner_back(self, d: Tensor, inner: Any, dy: Operand) -> tuple[Operand, Tensor | None]:
-        core, pre = inner
+    def inner_back(self, d: Tensor, inner: list[Any], dy: Operand) -> tuple[Operand, Tensor | None]:
+        pre, core = inner.pop(), inner.pop()
         assert isinstance(core, Core)
         self.row.weight_gradient(self.row.mixed_again(core.mixed), dy)
         parts, cos_sin, norms = core.back(d), self.block.shared.positions.rope_cos_sin, self.norms
+        del d, core
         if cos_sin is not None or norms is not None:
             sums = self.kernels.rotate_backward(*parts[:2], pre, cos_sin, norms)
             if sums is not None:
                 reduce_partials(self.kernels, sums, *(norm.weight for norm in (self.block.q_norm, self.block.k_norm) if norm))
+        del pre
         return self.column.qkv_gradient(parts)
 
     @property
@@ -172,12 +171,13 @@ class Attention(Half):
 
 
 class Mlp(Half):
-    def inner(self, pre: Tensor, batch: int, keep: str, last: bool) -> tuple[Operand, Any]:
+    def inner(self, pre: Tensor, batch: int, keep: str, last: bool) -> tuple[Operand, list[Any]]:
         operand, g = self.row.activated(pre) if last else (None, None)
-        return operand, (pre, g if keep == "none" else None)
+        return operand, [pre, g if keep == "none" else None]
 
-    def inner_back(self, d: Tensor, inner: Any, dy: Operand) -> tuple[Operand, Tensor | None]:
-        pre, g = inner
+    def inner_back(self, d: Tensor, inner: list[Any], dy: Operand) -> tuple[Operand, Tensor | None]:
+        g, pre = inner.pop(), inner.pop()
         d_pre, made, sums = self.column.activation_gradient(d, pre, g, self.row)
+        del d, pre, g
         self.row.weight_gradient(made, dy)
         return d_pre, sums

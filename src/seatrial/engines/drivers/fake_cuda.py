@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.distributed._functional_collectives import AsyncCollectiveTensor
+from torch.distributed.tensor import DTensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten, tree_map_only
@@ -24,7 +26,7 @@ REAL_ELEMENTS = 1 << 16
 TOTAL_BYTES = 80 << 30
 FLASH, EFFICIENT, MATH, CUDNN = 1, 2, 0, 3
 """torch's numbers of the kernels of attention."""
-DEVICE, IS_CUDA = Tensor.device.__get__, Tensor.is_cuda.__get__  # type: ignore[attr-defined]
+IS_CUDA = Tensor.is_cuda.__get__  # type: ignore[attr-defined]
 aten = torch.ops.aten
 
 
@@ -58,7 +60,7 @@ def _stand_in() -> None:
     """torch.cuda, as far as programs that train ask it."""
     cuda, stream = torch.cuda, Idle()
     for name in ("init", "_lazy_init", "set_device", "synchronize", "empty_cache", "reset_peak_memory_stats", "set_stream",
-                 "manual_seed", "manual_seed_all", "set_rng_state", "_set_allocator_settings", "reset_accumulated_memory_stats"):
+                 "manual_seed", "manual_seed_all"):
         setattr(cuda, name, lambda *_, **__: None)
     answers: dict[str, Any] = {
         "is_available": True, "is_initialized": True, "device_count": 8, "current_device": 0,
@@ -70,9 +72,13 @@ def _stand_in() -> None:
     }  # fmt: skip
     for name, answer in answers.items():
         setattr(cuda, name, lambda *_, answer=answer, **__: answer)
+    answered = cuda.get_rng_state
     for where in (cuda, cuda.random):
-        where.get_rng_state, where.set_rng_state = cuda.get_rng_state, cuda.set_rng_state
+        vars(where).update(get_rng_state=answered, set_rng_state=lambda *_, **__: None)
     cuda.Stream = cuda.Event = Idle  # type: ignore[assignment,misc]
+    # C++ makes these, and would say what it was told of the tensor inside.
+    DTensor.device = property(lambda self: self._local_tensor.device)  # type: ignore[assignment]
+    AsyncCollectiveTensor.device = property(lambda self: self.elem.device)  # type: ignore[assignment]
     Tensor.record_stream = lambda *_: None  # type: ignore[method-assign,assignment]
     torch._utils._get_available_device_type = lambda: "cuda"  # type: ignore[attr-defined]
     # The CPU's weights and the GPU's are of two kinds here: they trade places, so that tied ones stay tied.
@@ -86,23 +92,16 @@ class Calls(TorchFunctionMode):
         if func is not torch.device:
             args, kwargs = tree_map_only((str, torch.device), _numbered, (args, kwargs or {}))
         if func == IS_CUDA:
-            return _there(args[0])
-        if func == DEVICE:
-            return CUDA if (found := func(*args)) == UNDERNEATH else found
+            return args[0].device == CUDA
         if func is Tensor.cuda:
             return args[0].to(CUDA)
-        if func is Tensor.to and _there(args[0]) and not kwargs.get("copy"):
+        if func is Tensor.to and args[0].device == CUDA and not kwargs.get("copy"):
             device, dtype, _, memory_format = torch._C._nn._parse_to(*args[1:], **kwargs)
             if device == CUDA:  # it is there already; C++ takes it to be elsewhere
                 args, kwargs = (args[0], dtype or args[0].dtype), {"memory_format": memory_format or torch.preserve_format}
-        if func is F.scaled_dot_product_attention and _there(args[0]):
+        if func is F.scaled_dot_product_attention and args[0].device == CUDA:
             return attention(*args, **kwargs)
         return func(*args, **(kwargs or {}))
-
-
-def _there(x: Tensor) -> bool:
-    """Where C++ made a wrapper, as of a DTensor, it says what it was told."""
-    return x.device in (CUDA, UNDERNEATH)
 
 
 def _numbered(device: Any) -> Any:
@@ -117,14 +116,14 @@ def attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | Non
     takes = {FLASH: narrow and attn_mask is None and on.flash_sdp_enabled(), CUDNN: narrow and on.cudnn_sdp_enabled(),
              EFFICIENT: not enable_gqa and on.mem_efficient_sdp_enabled(), MATH: True}
     kernel = next(number for number in torch._C._get_sdp_priority_order() if takes.get(number))
+    usual: Any = {"dropout_p": dropout_p, "is_causal": is_causal, "scale": scale}
     if kernel == FLASH:
-        return aten._scaled_dot_product_flash_attention(query, key, value, dropout_p, is_causal, scale=scale)[0]
+        return aten._scaled_dot_product_flash_attention(query, key, value, **usual)[0]
     if kernel == CUDNN:
-        return aten._scaled_dot_product_cudnn_attention(query, key, value, attn_mask, True, dropout_p, is_causal, scale=scale)[0]
+        return aten._scaled_dot_product_cudnn_attention(query, key, value, attn_mask, True, **usual)[0]
     if kernel == EFFICIENT:
-        return aten._scaled_dot_product_efficient_attention(query, key, value, attn_mask, True, dropout_p, is_causal,
-                                                            scale=scale)[0]
-    return F.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+        return aten._scaled_dot_product_efficient_attention(query, key, value, attn_mask, True, **usual)[0]
+    return F.scaled_dot_product_attention(query, key, value, attn_mask, enable_gqa=enable_gqa, **usual)
 
 
 class Operations:
@@ -177,7 +176,7 @@ def _large(args: Any, flat: list[Tensor]) -> bool:
 
 @contextlib.contextmanager
 def installed() -> Iterator[Operations]:
-    plain = FakeTensor.__torch_dispatch__.__func__
+    plain = vars(FakeTensor)["__torch_dispatch__"].__func__
 
     def answer(cls: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         found = plain(cls, func, types, args, kwargs or {})

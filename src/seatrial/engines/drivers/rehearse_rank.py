@@ -12,15 +12,15 @@ import os
 import runpy
 import sys
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
+import fake_cuda  # beside this file
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils._pytree import tree_flatten
-
-import fake_cuda  # beside this file
 
 
 def _ours(path: str) -> Any:
@@ -91,26 +91,30 @@ class Watch(LiveStorages):  # type: ignore[misc]
             out = func(*args, **(kwargs or {}))
         else:
             inside = INSIDE[name](*args) if name in INSIDE else 0
-            self._change("temporary", inside)
+            if inside:
+                self._change("temporary", inside)
             out = self.operations(func, args, kwargs or {})
-            self._change("temporary", -inside)
+            self.live["temporary"] -= inside
         if "dot_product" in name and not name.endswith("backward"):
             self.attention = name
         if self.counts:
             self.see(out)
-            self.samples.append(tuple(self.live.values()))
         if space in TALK:
             self._said(func, name, args, kwargs or {}, out)
         return out
 
+    def _change(self, part: str, size: int) -> None:
+        super()._change(part, size)
+        self.samples.append(tuple(self.live.values()))
+
     def _part(self, value: Tensor) -> str:
         """By who makes it: FSDP gathers weights and reduces gradients, an optimizer's step makes its state."""
-        frame = sys._getframe(3)
+        frame: FrameType | None = sys._getframe(2)
         for _ in range(12):
+            if frame is None:
+                break
             if "_fully_shard" in frame.f_code.co_filename:
                 return "gradients" if "reduce" in frame.f_code.co_name else "weights"
-            if frame.f_back is None:
-                break
             frame = frame.f_back
         if self.phase == "optimizer":
             return "optimizer"
@@ -210,8 +214,8 @@ class Watch(LiveStorages):  # type: ignore[misc]
             "peak_bytes": self.peak_bytes, "at_peak_bytes": self.at_peak, "parts_bytes": self.peaks,
             "allocated_bytes": allocated, "reserved_bytes": reserved, "bytes_over_time": _thinned(self.samples),
             "moments": [vars(moment) for moment in self.recorder.take()]})  # fmt: skip
-        self.updated, self.peak_bytes, self.peaks, self.samples = False, 0, dict(self.live), []
-        self._change("temporary", 0)
+        self.updated, self.samples = False, []
+        self.forget_peaks()
         self.counts = len(self.steps) < WATCHED
 
     def report(self) -> dict[str, Any]:

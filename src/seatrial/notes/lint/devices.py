@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from seatrial import fields, presets
 from seatrial.spec import Device
@@ -21,13 +21,27 @@ DATA_SHEETS: dict[str, tuple[float, float | None, float | None]] = {
     "gaudi3": (128, 1835, 1835), "rtx4090": (24, None, 660), "rtx3090": (24, None, 142), "tpuv3": (32, 123, None),
     "tpuv4": (32, 275, None), "tpuv5e": (16, 197, 394), "tpuv5p": (95, 459, 918), "tpuv6e": (32, 918, 1836),
 }  # fmt: skip
+_SHEETS = DATA_SHEETS.keys() | {f"{name}s" for name in DATA_SHEETS}
+_WORD = re.compile(r"\w+")
 _APART = re.compile(r"\b(gaudi|rtx|tpu)[ -]?(?=v?\d)")
 
 
 def presets_in(text: str) -> set[str]:
     """The presets whose device a text in small letters names."""
-    words = set(re.findall(r"\w+", text))
-    return {name for name in presets.names("devices") if words & {base := name.split("-")[0], f"{base}s"}}
+    return _presets(set(_WORD.findall(text)))
+
+
+def _presets(words: set[str]) -> set[str]:
+    return {name for base, names in _bases().items() if base in words or f"{base}s" in words for name in names}
+
+
+@cache
+def _bases() -> dict[str, list[str]]:
+    """How texts name the device -> its presets."""
+    found: dict[str, list[str]] = {}
+    for name in presets.names("devices"):
+        found.setdefault(name.split("-")[0], []).append(name)
+    return found
 
 
 def is_preset(device: Device) -> bool:
@@ -38,11 +52,11 @@ def is_preset(device: Device) -> bool:
 def device_named(text: str) -> Device | None:
     """The one device that a text names; of its forms the one that is named too, else the largest and fastest."""
     text = text.lower()
-    found = presets_in(text)
+    words = set(_WORD.findall(_APART.sub(r"\1", text) if any(word in text for word in ("gaudi", "rtx", "tpu")) else text))
+    found = _presets(words)
     if "fugaku" in text:
         found.add("a64fx")
-    words = re.findall(r"\w+", _APART.sub(r"\1", text))
-    others = {name for word in words if (name := word if word in DATA_SHEETS else word.removesuffix("s")) in DATA_SHEETS}
+    others = {word if word in DATA_SHEETS else word[:-1] for word in words & _SHEETS}
     if len({name.split("-")[0] for name in found} | others) != 1:
         return None
     if others:

@@ -301,9 +301,9 @@ def _doubts(row: Row) -> int:
 
 def _same_but_names(a: Row, b: Row) -> bool:
     """The same layout as far as anybody says: one run in two tables."""
-    for one, two in ((a.record.machine, b.record.machine), (a.record.size_label, b.record.size_label), (a.seq, b.seq)):
-        if one and two and one != two:
-            return False
+    named = (a.record.machine, b.record.machine), (a.record.size_label, b.record.size_label), (a.seq, b.seq)
+    if any(here and there and here != there for here, there in named):
+        return False
     same = all((one := _setting(a, n)) == (two := _setting(b, n)) or None in (one, two) or "" in (one, two) for n in LAYOUT)
     return same and a.world == b.world and a.beside("cp") == b.beside("cp")
 

@@ -372,14 +372,19 @@ def complete(row: Row) -> bool:
 def row_fits(row: Row, reading: Reading) -> bool:
     """With the processes of either column, as one process or as a node: which of them is right is another rule's question."""
     each = reading.per_sample(row)
-    return each is not None and _within(each / reading.scale, _ranges(row))
+    return each is not None and _within(each / reading.scale, _ranges(row), _named(row, reading))
 
 
-def _within(each: float, ranges: list[tuple[float, float]]) -> bool:
+def _within(each: float, ranges: list[tuple[float, float]], open_: float = 0.0) -> bool:
     for low, high in ranges:  # noqa: SIM110, asked too often for a generator
-        if low <= each <= high:
+        if low * (1 - open_) <= each <= high * (1 + open_):
             return True
     return False
+
+
+def _named(row: Row, reading: Reading) -> float:
+    """What a label leaves open, in a row that has no shape to tell better."""
+    return LABELS if reading.formula == "label" and not (row.layers and row.hidden) else 0.0
 
 
 def _ranges(row: Row) -> list[tuple[float, float]]:
@@ -449,8 +454,9 @@ def _convincing(reading: Reading, mates: list[Row], known: list[Row]) -> bool:
     """A few rows with coarse digits agree with something by chance; a third of the rows do not, and neither do fine digits."""
     agreeing = [row for row in mates[:_MOST_ROWS] if row_fits(row, reading)]
     fine = [row for row in agreeing if slack(row) < FINE_DIGITS]
-    asked = mates if reading.formula == "label" else known
-    return len(agreeing) >= CONVINCING * max(1, len(asked[:_MOST_ROWS])) or reading.formula != "label" and len(fine) >= 2
+    if reading.formula == "label":
+        return len(agreeing) >= min(2, len(mates)) and 3 * len(agreeing) >= len(mates[:_MOST_ROWS])
+    return len(agreeing) >= CONVINCING * max(1, len(known[:_MOST_ROWS])) or len(fine) >= 2
 
 
 def slack(row: Row) -> float:
@@ -493,7 +499,8 @@ def _matched(rows: list[Row], readings: tuple[Reading, ...]) -> dict[Reading, li
                     for reading in alike if each is not None else ():
                         if reading.scale not in by_scale:
                             cost = each / reading.scale  # type: ignore[operator]
-                            by_scale[reading.scale] = [row for row, ranges in some if _within(cost, ranges)]
+                            open_ = _named(some[0][0], reading)
+                            by_scale[reading.scale] = [row for row, ranges in some if _within(cost, ranges, open_)]
                         if fitting := by_scale[reading.scale]:
                             matched.setdefault(reading, []).extend(fitting)
     return matched
@@ -510,8 +517,9 @@ def _ends(row: Row, ranges: list[tuple[float, float]], bounds: tuple[float, floa
     high = low if same else family.most._per_sample(row, large)
     if low is None or high is None:
         return None
+    open_ = _named(row, family.least)
     for scale in family.scales:
-        least, most = low / scale, high / scale
+        least, most = low * (1 - open_) / scale, high * (1 + open_) / scale
         if least <= bounds[1] and bounds[0] <= most and any(least <= end and start <= most for start, end in ranges):
             return low, high
     return None

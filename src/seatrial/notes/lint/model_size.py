@@ -57,7 +57,8 @@ def _counted(
 
 
 def check(sheet: Sheet) -> list[Finding]:
-    found: list[Finding] = []
+    found = [finding for mates in sheet.tables.values() for finding in _to_the_last_digit(mates)]
+    told = {(finding.file, finding.line) for finding in found}
     wrong: set[Row] = set()
     for rows in sheet.files.values():
         pairs = Pairs(rows)
@@ -66,11 +67,11 @@ def check(sheet: Sheet) -> list[Finding]:
         # Where many labels do not fit it is our count that does not: a feed-forward or heads that nobody described.
         counted = len(odd) <= max(2, _MANY * labelled)
         wrong |= odd.keys()
-        found += [finding if counted else replace(finding, level="info") for finding in odd.values()]
+        found += [finding if counted else replace(finding, level="info") for finding in odd.values()
+                  if (finding.file, finding.line) not in told]  # fmt: skip
         found += _two_labels([row for row in rows if row not in wrong])
     for mates in sheet.tables.values():
         found += _mixed([row for row in mates if row not in wrong])
-        found += _to_the_last_digit(mates)
     return found
 
 
@@ -215,6 +216,7 @@ def _mismatch(row: Row, often: int) -> Finding | None:
     # Where all other labels are those of their shapes, one that is far from any way to count is a slip.
     others = [mate for mate in row.around if mate is not row and mate.record.layers and mate.record.size_label]
     far = not fits_label(row) and len(others) >= ENOUGH_ROWS and row.states("size_label") and row.states("layers")
+    far = far and (agrees or row.reading is None or not complete(row))  # else the figures are what is said to be wrong
     certain = certain or far and all(fits_label(mate) for mate in others) and not (agrees and often > 1)
     level: Level = "error" if certain else "warning" if doubtful and off < _ANOTHER_KIND and row.record.layers else "info"
     unit = row.record.size_label.strip()[-1:].upper()
@@ -400,6 +402,9 @@ def of_another_shape(row: Row, off: float) -> bool:
     size, counted = label_parameters(row.record.size_label), sizes(row)
     if row.record.family or size is None or counted is None or not size[0]:
         return False
+    kin = [mate for mate in row.around if mate.record.size_label == row.record.size_label]
+    if any((mate.record.layers, mate.record.hidden) != (row.record.layers, row.record.hidden) for mate in kin):
+        return False  # another row tells the shape
     label = math.log(size[0] / counted[1])
     return abs(label) > _COUNTED and abs(label - off) < _ABOUT
 

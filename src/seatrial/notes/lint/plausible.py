@@ -208,7 +208,8 @@ def _share(row: Row) -> list[Finding]:
             others = [mate.get(name) or 0.0 for mate in row.around if mate is not row and 0 < (mate.get(name) or 0.0) <= 1]
             figure = row.printed(name)
             ends = (0.8 * min(others), 1.25 * max(others)) if others else (0.0, 0.0)
-            typed = slip(figure.like(figure.value), (figure.shown(ends[0]), figure.shown(ends[1]))) if figure and others else None
+            meant = (figure.shown(ends[0]), figure.shown(ends[1])) if figure is not None else ends
+            typed = slip(figure.like(figure.value), meant) if figure is not None and others else None
             text = f"{typed.text}{'%' if row.cell(name).endswith('%') else ''}" if typed is not None else None
             row.reasons[name] = "over-peak"
             message = f"{row.column(name)} {row.cell(name)} is more than the device can do"
@@ -227,17 +228,19 @@ def _of_one(row: Row, tflops: float) -> str | None:
 def _by_size(mates: list[Row]) -> list[Finding]:
     """TFLOPs and MFU of a table of several models are about six a parameter and token, attention counted or not."""
     found = []
-    for name in ("tflops", "mfu"):
-        rows = [row for row in mates[:500] if row.tabular and not row.planned]
-        ways = [{row: share for row in rows if (share := _of_size(row, name, attention, rows))} for attention in (False, True)]
+    rows = [row for row in mates[:500] if row.tabular and not row.planned]
+    batches = all(row.record.gbs for row in rows)
+    for name in ("tflops", "mfu") if len({row.record.size_label for row in rows}) > 1 else ():
+        ways = [{row: share for row in rows if (share := _of_size(row, name, attention, batches))} for attention in (False, True)]
         if len(ways[0]) < 4 or len({row.record.size_label for row in ways[0]}) < 2:
             continue
+        ordered = [sorted(shares.values()) for shares in ways]
         for row in ways[0]:
             figure = row.printed(name)
             if row.settled or name in row.reasons or figure is None:
                 continue
-            ranges = [(min(others), max(others)) for shares in ways
-                      if (others := [share for mate, share in shares.items() if mate is not row])]  # fmt: skip
+            ranges = [(some[some[0] == shares[row]], some[-1 - (some[-1] == shares[row])])
+                      for shares, some in zip(ways, ordered)]  # fmt: skip
             at = min(range(len(ranges)), key=lambda way: ranges[way][1] / ranges[way][0])  # how the other rows count
             offs = [max(low / shares[row], shares[row] / high) for shares, (low, high) in zip(ways, ranges)]
             low, high = ranges[at]
@@ -258,12 +261,12 @@ _ALIKE, _OFF_SIZE = 1.35, 1.2
 """By which factor rows differ in what they count for a parameter and token; and from which on one is off."""
 
 
-def _of_size(row: Row, name: str, attention: bool, rows: list[Row]) -> float | None:
+def _of_size(row: Row, name: str, attention: bool, batches: bool) -> float | None:
     """TFLOPs or the share of the peak over what the parameters of the label and the tokens need."""
     record, value, size = row.record, row.get(name), label_parameters(row.record.size_label)
     world, device = row.world, row.device
     tokens = record.tokens_per_s_per_process or (record.tokens_per_s and world and record.tokens_per_s / world)
-    if not tokens and record.sec_per_it and all(mate.record.gbs for mate in rows):
+    if not tokens and record.sec_per_it and batches:
         tokens = (record.gbs or 1) * (row.seq or 1) / record.sec_per_it / (world or 1)
     if not value or not tokens or not size or not size[0] or row.mixture or name in record.inferred:
         return None

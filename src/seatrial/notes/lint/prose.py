@@ -73,7 +73,8 @@ PATTERNS: dict[str, tuple[str, ...]] = {
         rf"{_DEVICE}\b",
         rf"\b(\d)()\s?[x×]\s?(?:[\w-]+ )?{_DEVICE}\b",
         r"\b(\d+)()-GPU nodes?\b",
-        rf"\b{_DEVICE}\b[^.|\n\d]{{0,4}}(?:\(?\d+ ?Gi?B\)?)?[ ,;:(]+(\d+)() (?:of them )?(?:per|a|to a|in a|in each|on each) node\b",
+        rf"\b{_DEVICE}\b[^.|\n\d]{{0,4}}(?:\(?\d+ ?Gi?B\)?)?[ ,;:(]+(\d+)() (?:of them )?"
+        r"(?:per|a|to a|in a|in each|on each) node\b",
     ),
 }
 """Field -> what a sentence may say, the surest first; each with a number and perhaps a k for thousands."""

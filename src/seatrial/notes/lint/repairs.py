@@ -46,6 +46,8 @@ from seatrial.notes.lint.throughput import SLIP, STATED_ABOVE, USUAL, formula_of
 
 SPEEDS = ("tflops", "tokens_per_s_per_process", "mfu", "hfu")
 """What hardly differs from row to row."""
+THOUSANDS = ("tokens_per_s", "tokens_per_s_per_process", "tflops", "samples_per_s")
+"""What people write in thousands, or in units a thousandth of the column's."""
 COUNTS = ("gbs", "gpus", "nodes", "dp", "tp", "pp", "cp", "mbs", "ga", "iteration")
 OF_TIME = "TFLOPs and time"
 SEVERAL = ("layers", "hidden", "seq", "size_label", "machine")
@@ -265,7 +267,7 @@ def _mended(
 ) -> tuple[list[tuple[Relation, Rule, float]], list[Repair]]:
     """What is broken and what would mend it; where nothing does, without what was found in the table and may be no rule."""
     repairs = list(_repairs(row, broken, kept))
-    if all(dict(relation.terms).keys() & {"flops", "token_flops"} and of_another_shape(row, off) for relation, _, off in broken):
+    if all(_has_flops(relation) and of_another_shape(row, off) for relation, _, off in broken):
         fits = fits_label(row)  # then only a slip of the hand tells
         repairs = [r for r in repairs if r.name in ("layers", "hidden") and r.why and not (fits and "row" in r.why)]
         broken = broken if repairs else []
@@ -280,7 +282,11 @@ def _mended(
 def _of_a_model(row: Row, relation: Relation) -> bool:
     """Whether a row is the only one of its model, whose FLOPs other models tell but for what nobody describes."""
     alone = not any(mate.record.size_label == row.record.size_label for mate in row.around if mate is not row)
-    return alone and not row.record.family and bool(dict(relation.terms).keys() & {"flops", "token_flops"})
+    return alone and not row.record.family and _has_flops(relation)
+
+
+def _has_flops(relation: Relation) -> bool:
+    return any(name in ("flops", "token_flops") for name, _ in relation.terms)
 
 
 def _is_found(relation: Relation) -> bool:
@@ -482,7 +488,8 @@ def _measure(row: Row, name: str, value: float, bounds: tuple[float, float], sco
     if slip is not None:
         points = next(points for chance, points in SLIP if slip.chance < chance)
         score, why = score + points, f" ({slip.how})"
-        if points >= 3 or points >= 2 and abs(figure.meant(slip.value) - value) <= 0.55 * figure.unit:
+        near = points >= 2 and abs(figure.meant(slip.value) - value) <= 0.55 * figure.unit
+        if points >= 3 or near or slip.how == "the point moved":
             shown, value = slip.text, figure.meant(slip.value)
     tight = high / low - 1 + 0.004
     for times, (unit, its) in _TIMES.items() if name == "sec_per_it" else ():
@@ -496,6 +503,10 @@ def _measure(row: Row, name: str, value: float, bounds: tuple[float, float], sco
         if times != 1 and abs(math.log(ratio / times)) < tight:
             score, why = score + PART, f" (that is {what})"
             code = "tflops-per-node" if name == "tflops" and times == row.procs else ""
+    for times, what in ((1e-3, "in thousands"), (1e3, "of thousands")) if name in THOUSANDS and not why else ():
+        if abs(math.log(ratio / times)) < tight:
+            score, why = score + PART, f" ({what})"
+            shown = digits.as_printed(figure.shown(figure.value / times), (figure.step or figure.unit) * figure.scale / times)
     if name == "tflops" and not why and min(abs(math.log(ratio * 3 / 4)), abs(math.log(ratio * 4 / 3))) < min(tight, 0.008):
         score, code = score + RECOMPUTED, "formula-mixed"
         why = " (the recomputed forward pass is counted)" if ratio > 1 else " (the recomputed forward pass is not counted)"

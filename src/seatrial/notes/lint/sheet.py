@@ -495,6 +495,7 @@ class Sheet:
     costs: dict[tuple[object, str], tuple[float, float]] = field(default_factory=dict)
     """(table, size) -> what a token costs, and a token for each token of the sequence, where no formula is known."""
     _steps: dict[tuple[tuple[str, int | None], str], digits.Steps] = field(default_factory=dict)
+    _ordered: dict[tuple[tuple[str, int | None], str], list[float]] = field(default_factory=dict)
     _unknown: dict[tuple[str, int | None], bool] = field(default_factory=dict)
     _counts: dict[tuple[tuple[str, int | None], str], Counter[object]] = field(default_factory=dict)
     _bearers: dict[tuple[str, str, int | None], dict[object, list[Row]]] = field(default_factory=dict)
@@ -537,6 +538,13 @@ class Sheet:
             shown = (digits.read(cell, getattr(row.record, name, None)) for row in self.tables[key] if (cell := row.cell(name)))
             self._steps[key, name] = digits.Steps.of([figure for figure in shown if figure is not None])
         return self._steps[key, name]
+
+    def ordered(self, key: tuple[str, int | None], name: str) -> list[float]:
+        """What the rows of a table have in a field, the least first."""
+        if (key, name) not in self._ordered:
+            values = (getattr(row.record, name) for row in self.tables[key][:_MOST])
+            self._ordered[key, name] = sorted(value for value in values if value)
+        return self._ordered[key, name]
 
     def rare(self, row: Row, name: str, value: object) -> bool:
         """Whether no other row of the table may have a value; in a very long one, whether it is worth looking."""

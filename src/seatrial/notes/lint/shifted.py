@@ -9,6 +9,7 @@ under its heading and what follows from each other does.
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -45,7 +46,13 @@ def _moved_back(row: Row, cells: list[str]) -> list[Finding]:
     # A cell with the unit of its neighbour's column stands there.
     unit = any(re.match(r"[\d.,]+ ?[a-zA-Z%]", cell) for cell in foreign)
     wrong = len(foreign) + _lost(row, cells)
-    if not wrong and len(broken) < 2:
+    gross = any(abs(off) > GROSS for _, _, off in broken)
+    gap = any(not cell.strip("-–— ") for cell in cells)
+    if not wrong and len(broken) < 2 and not gross and not gap:
+        return []
+    ranges = _ranges(row)
+    before = _outside(row, ranges)
+    if not wrong and not broken and before < 2:
         return []
     best: tuple[tuple[int, int], int, list[str], Row] | None = None
     columns = [read_heading(heading) for heading in headings]
@@ -55,7 +62,13 @@ def _moved_back(row: Row, cells: list[str]) -> list[Finding]:
         if all(columns[one].field for one in _exchanged(cells, moved)) and all(map(_stands, headings, moved)):
             trial = _as_row(row, columns, moved)
             faults, holding = broken_and_kept(trial) if trial is not None else ([], [])
-            enough = len(kept) + 2 - bool(wrong) - (unit and bool(_exchanged(cells, moved)))
+            both = _exchanged(cells, moved)
+            enough = len(kept) + 2 - bool(wrong) - (unit and bool(both))
+            if not all(cells[one].strip("-–— ") for one in both):
+                continue  # an empty cell is not exchanged
+            # What looks like its column only when it is moved back needs no relation to prove it.
+            if trial is not None and before + len(foreign) > 1 and not _outside(trial, ranges):
+                enough = len(kept)
             # Of two that do as well the one that moves fewer cells.
             merit = len(holding), sum(cell == was for cell, was in zip(moved, cells))
             if trial is not None and not faults and len(holding) >= enough and (best is None or merit > best[0]):
@@ -75,6 +88,32 @@ def _moved_back(row: Row, cells: list[str]) -> list[Finding]:
         what = f"{' and '.join(columns[one].heading for one in both)} stand in each other's place: exchanged"
     message = f"{what} they can be read, and agree with each other"
     return [row.find("cells-shifted", "error", message, name=name, proposed=there)]
+
+
+GROSS, WIDE = math.log(8.0), 3.0
+"""By which factor figures miss each other that are hardly of one run; how far a column reaches beyond its other rows."""
+
+
+def _ranges(row: Row) -> dict[str, tuple[float, float]]:
+    """Field -> the least and the most that other rows have."""
+    found = {}
+    for name in (*MEASURES, "mem_value", "gbs", "mbs", "gpus"):
+        if row.columns.get(name):
+            ordered, own = row.sheet.ordered(row.key, name), getattr(row.record, name)
+            cut = len(ordered) > 6  # another row may be wrong as well
+            low, high = (ordered[cut + (own == ordered[cut])], ordered[-1 - cut - (own == ordered[-1 - cut])]) if len(
+                ordered) > FEWEST + 1 else (0.0, math.inf)  # fmt: skip
+            found[name] = low / WIDE, high * WIDE
+    return found
+
+
+FEWEST = 3
+
+
+def _outside(row: Row, ranges: dict[str, tuple[float, float]]) -> int:
+    """How many figures are none of their column; what is not there is not counted."""
+    values = ((getattr(row.record, name), *ends) for name, ends in ranges.items() if name not in row.record.inferred)
+    return sum(not low <= value <= high for value, low, high in values if value)
 
 
 def _exchanged(cells: list[str], moved: list[str]) -> list[int]:

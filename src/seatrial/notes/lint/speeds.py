@@ -30,41 +30,57 @@ ABOVE, BELOW = 1.15, 0.8
 
 
 def check(sheet: Sheet) -> list[Finding]:
-    found = []
+    found: list[Finding] = []
     for mates in sheet.tables.values():
         rows = [row for row in mates[:MOST_ROWS] if row.tabular and not row.planned]
-        for name in NAMES:
-            speeds = {row: speed for row in rows if (speed := _speed(row, name, rows)) is not None}
-            for row in speeds if len(speeds) > FEWEST else ():
-                if not row.settled and name not in row.reasons and row.cell(name):
+        table = _Table(rows) if len(rows) > FEWEST else None
+        for name in NAMES if table is not None else ():
+            speeds = {row: speed for row in rows if (speed := _speed(row, name, table)) is not None}
+            if len(speeds) <= FEWEST:
+                continue
+            middle = statistics.median(speeds.values())
+            for row, speed in speeds.items():
+                if abs(speed - middle) > NEAR and not row.settled and name not in row.reasons and row.cell(name):
                     found += _doubted(row, name, speeds)
     return found
 
 
-def _speed(row: Row, name: str, rows: list[Row]) -> float | None:
+NEAR = 0.5
+"""From the middle of all rows, the row among them: nearer than this nothing is doubted."""
+
+
+class _Table:
+    """In what the rows of a table differ."""
+
+    def __init__(self, rows: list[Row]) -> None:
+        self.machines = len({row.record.machine for row in rows}) > 1
+        self.models = len({row.record.size_label for row in rows}) > 1
+        self.batches = len({row.record.gbs is None for row in rows}) == 1
+        self.uncounted = all(row.world is None for row in rows)
+
+
+def _speed(row: Row, name: str, table: _Table) -> float | None:
     """The logarithm of what one device does by a figure; None where the row does not say enough."""
     value, record = row.get(name), row.record
     if not value or value <= 0 or name in record.inferred or name in record.estimated:
         return None
-    machines = {mate.record.machine for mate in rows}
-    peak = (row.device.peak_tflops.get("bf16") if row.device else None) if len(machines) > 1 else 1.0
-    if name in ("mfu", "hfu") or peak is None:
-        return math.log(value) if peak is not None or name in ("mfu", "hfu") else None
+    if name in ("mfu", "hfu"):
+        return math.log(value)
+    peak = (row.device.peak_tflops.get("bf16") if row.device else None) if table.machines else 1.0
+    if peak is None:
+        return None
     if name == "tflops":
         return math.log(value / peak)
-    labels = {mate.record.size_label for mate in rows}
-    size = label_parameters(record.size_label) if len(labels) > 1 else (1.0, 0.0)
-    world = row.world or (1 if all(mate.world is None for mate in rows) else None)
+    size = label_parameters(record.size_label) if table.models else (1.0, 0.0)
+    world = row.world or (1 if table.uncounted else None)
     if size is None or not size[0] or not world and name != "tokens_per_s_per_process":
         return None
-    seq, gbs = (row.seq or 1, record.gbs or 1) if name != "sec_per_it" or _all_say(rows, "gbs") else (1, None)
-    each = {"sec_per_it": gbs and seq * gbs / value, "tokens_per_s": value, "samples_per_s": value * seq}.get(name, value)
+    if name == "sec_per_it":
+        each = (row.seq or 1) * (record.gbs or 1) / value if table.batches else None
+    else:
+        each = value * (row.seq or 1) if name == "samples_per_s" else value
     devices = 1 if name == "tokens_per_s_per_process" else world
     return math.log(each * size[0] / peak / devices) if each and devices else None
-
-
-def _all_say(rows: list[Row], name: str) -> bool:
-    return len({getattr(row.record, name) is None for row in rows}) == 1
 
 
 def _doubted(row: Row, name: str, speeds: dict[Row, float]) -> Iterator[Finding]:
@@ -107,7 +123,7 @@ def _explained(row: Row, name: str, figure: Printed, meant: float, low: float, h
     slip = digits.slip(figure.like(figure.value), (ends[0], ends[1])) if ends[0] > 0 else None
     if slip is not None and slip.how == "the point moved":
         return slip.text, slip.how
-    fitting = {what: figure.value / times for what, times in parts.items() if times != 1 and low <= figure.value / times <= high}
+    fitting = {what: value for what, times in parts.items() if times != 1 and low <= (value := figure.value / times) <= high}
     if fitting:
         what = min(fitting, key=lambda one: abs(math.log(fitting[one] / meant)))
         unit = figure.step or figure.unit

@@ -300,6 +300,8 @@ def _either_figure(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
 
 SMALL = 0.015
 """A difference below this may come from averages over other iterations; above it one of the figures is wrong."""
+BY_LABEL = 0.3
+"""A difference that a size by its name alone may be believed for."""
 FINE = 0.008
 """A difference that a slip of the hand may be believed for."""
 TINY = 0.004
@@ -465,6 +467,7 @@ def _report(row: Row, explanations: list[Explanation], factor: float | None, *, 
     of_shape = best is not None and best.name in ("layers", "hidden") and best.message.endswith(")") and not (
         "row" in best.message and fits_label(row))  # fmt: skip
     proven = _proven(row) if abs(off) > MODELS_DIFFER or row.record.family else _proven(row) and _has_kin(row)
+    proven = proven and (reading.formula != "label" or abs(off) > BY_LABEL)
     level = level if proven and (of_shape or not of_another_shape(row, -math.log1p(off))) else "info"
     rivals = [e for e in explanations[1:] if best is not None and best.score - e.score < MARGIN]
     if best is not None and best.code in ("ms-not-s", "time-unit") and not rivals:

@@ -259,8 +259,8 @@ def gated_backward8(d: Tensor, pre: Tensor, scaling: ScalingState, g_scaling: Sc
     """As GELU's."""
     wide, dpre = d.float(), pre.to(torch.float32, copy=True)
     gated_backward(wide, dpre)
-    eight = scaling.cast(dpre)
-    return eight, eight.t().contiguous(), g_scaling.cast(gated(pre.float())).t().contiguous(), dpre.sum(0)[None, None] if sums else None
+    eight, g8 = scaling.cast(dpre), g_scaling.cast(gated(pre.float()))
+    return eight, eight.t().contiguous(), g8.t().contiguous(), dpre.sum(0)[None, None] if sums else None
 
 
 def cat_qkv8(parts: Parts, scaling: ScalingState) -> tuple[Tensor, Tensor, Tensor]:
