@@ -28,8 +28,9 @@ from seatrial.spec import Trial
 T = TypeVar("T")
 
 _START = mp.get_context("forkserver")
-_START.set_forkserver_preload(["seatrial.engine.loop"])
-"""Ranks are forked from a process that has imported torch and done nothing with it: an import a rank is saved."""
+_START.set_forkserver_preload(["torch.distributed", "torch.nn.attention", "torch._dynamo"])
+"""Ranks are forked from a process that has imported torch, and the part of it that recomputing asks for, and done nothing with
+it: seconds a rank."""
 
 
 def _entry(rank: int, world: int, port: int, work: Callable[..., Any], args: tuple[Any, ...], answers: Any) -> None:

@@ -39,7 +39,8 @@ def test_its_layers_are_counted_beside_the_model(model: Model) -> None:
     assert counted.total == parameters(without).total
     passed = sum(p.numel() for p in of_mtp if p.dim() > 1)
     if model.experts:  # two of four
-        passed -= sum(p.numel() for name, p in stage.further.named_parameters() if name.endswith(("experts.up", "experts.down"))) // 2
+        named = stage.further.named_parameters()
+        passed -= sum(p.numel() for name, p in named if name.endswith(("experts.up", "experts.down"))) // 2
     more = flops("model", model, samples=1) - flops("model", without, samples=1)
     logits = 2 * model.hidden * model.vocab
     assert more == pytest.approx(3 * (2 * model.seq * (passed + logits) + 2 * attention_core_forward(model)))

@@ -85,7 +85,7 @@ def test_what_breaks_a_rule_is_refused_with_what_would_work():
 
 
 def test_very_many_stages_are_explained_without_a_picture():
-    deep = replace(AS_RUN, model=replace(GPT, layers=768), topology=Topology(pp=384, precision="bf16"), batch=Batch(gbs=768))
+    deep = replace(AS_RUN, model=replace(GPT, layers=384), topology=Topology(pp=384, precision="bf16"), batch=Batch(gbs=64))
     told = explain.explain(deep)
     assert told.timeline is None and told.sec > 0
 
