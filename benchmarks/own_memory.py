@@ -35,9 +35,9 @@ from seatrial.errors import BadInput, SeatrialError  # noqa: E402
 from seatrial.plan.configs import Configs  # noqa: E402
 from seatrial.plan.ours import footprints  # noqa: E402
 from seatrial.recipe import Recipe  # noqa: E402
+from seatrial.rehearse.asked import RehearsalOptions, distinct  # noqa: E402
 from seatrial.rehearse.fake import fake_world  # noqa: E402
 from seatrial.rehearse.rank import measure_memory  # noqa: E402
-from seatrial.rehearse.run import RehearsalOptions, distinct  # noqa: E402
 from seatrial.spec import GIB, Batch, Execution, Model, Topology, Trial  # noqa: E402
 
 BAR, BAND = 0.02, 0.03

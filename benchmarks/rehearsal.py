@@ -28,6 +28,7 @@ import torch  # noqa: E402
 
 from seatrial import presets  # noqa: E402
 from seatrial.recipe import Recipe  # noqa: E402
+from seatrial.rehearse.asked import RehearsalOptions  # noqa: E402
 from seatrial.rehearse.fake import fake_world  # noqa: E402
 from seatrial.rehearse.iteration import (  # noqa: E402
     Curve,
@@ -37,7 +38,7 @@ from seatrial.rehearse.iteration import (  # noqa: E402
     replay,
 )
 from seatrial.rehearse.rank import OutOfMemory, measure_memory, time_and_memory  # noqa: E402
-from seatrial.rehearse.run import RehearsalOptions, rehearse  # noqa: E402
+from seatrial.rehearse.run import rehearse  # noqa: E402
 from seatrial.spec import GIB, Batch, Execution, Model, Topology, Trial  # noqa: E402
 
 MEMORY_BAR, TIME_BAR, FUGAKU_BAR_S = 0.03, 0.15, 300.0

@@ -21,7 +21,7 @@ import torch
 from seatrial import trialfile
 from seatrial.engines import homes
 from seatrial.rehearse import theirs
-from seatrial.rehearse.run import RehearsalOptions
+from seatrial.rehearse.asked import RehearsalOptions
 from seatrial.spec import GIB, Trial
 
 RESULTS = Path(__file__).parent / "results" / "rehearse-engines-h200.json"

@@ -8,7 +8,8 @@ import pytest
 from dist.many import in_world
 from dist.rehearsing import Seen, fullest
 from seatrial.recipe import Recipe
-from seatrial.rehearse.run import RehearsalOptions, rehearse
+from seatrial.rehearse.asked import RehearsalOptions
+from seatrial.rehearse.run import rehearse
 from seatrial.spec import Batch, Execution, Model, Topology, Trial
 
 RECIPE = Recipe()

@@ -8,9 +8,10 @@ import torch
 
 from seatrial import presets
 from seatrial.recipe import Recipe
+from seatrial.rehearse.asked import RehearsalOptions
 from seatrial.rehearse.fake import fake_world
 from seatrial.rehearse.rank import Memory, measure_memory
-from seatrial.rehearse.run import RehearsalOptions, rehearse
+from seatrial.rehearse.run import rehearse
 from seatrial.spec import Batch, Execution, Precision, Topology, Trial
 
 pytestmark = pytest.mark.gpu

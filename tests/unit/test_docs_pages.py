@@ -111,5 +111,6 @@ def test_every_name_of_the_python_door_is_on_its_page_with_its_parameters():
 def test_a_reference_that_the_site_completes_says_where_the_repository_has_it():
     for path in (pages.DOCS / "reference").glob("*.md"):
         for words in insert.fields_in(path):
-            source = "src/" + words[0].rpartition(".")[0].replace(".", "/") + ".py"
+            module = "src/" + words[0].rpartition(".")[0].replace(".", "/")
+            source = f"{module}/" if (pages.DOCS.parent / module).is_dir() else f"{module}.py"
             assert f"`{source}`" in path.read_text(encoding="utf-8"), path.name

@@ -18,12 +18,13 @@ from seatrial.plan import network
 from seatrial.plan.configs import Configs
 from seatrial.recipe import Recipe
 from seatrial.rehearse import rank, run
+from seatrial.rehearse.asked import RehearsalOptions, distinct, stage_rank
 from seatrial.rehearse.fake import fake_world
 from seatrial.rehearse.iteration import NOTHING, Curve, Free, Measured, Modelled, RankTimes, Timed, assemble, replay
 from seatrial.rehearse.load import Load
 from seatrial.rehearse.rank import measure_memory, one_by_one, time_actions
 from seatrial.rehearse.recorder import Moment
-from seatrial.rehearse.run import RehearsalOptions, distinct, rehearse, stage_rank
+from seatrial.rehearse.run import rehearse
 from seatrial.rehearse.show import Forecast, record
 from seatrial.schedule import Kind, walk
 from seatrial.spec import Batch, Execution, Model, Topology, Trial

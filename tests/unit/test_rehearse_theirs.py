@@ -9,7 +9,8 @@ import pytest
 from seatrial import presets, trialfile
 from seatrial.arith import parameters
 from seatrial.errors import BadInput, SeatrialError
-from seatrial.rehearse.run import Rehearsal, RehearsalOptions, rehearse
+from seatrial.rehearse.asked import Rehearsal, RehearsalOptions
+from seatrial.rehearse.run import rehearse
 
 LAYERS, WORLD, GROUP = 2, 8, 4
 MODEL = {"base": "tiny", "layers": LAYERS}

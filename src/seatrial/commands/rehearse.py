@@ -1,6 +1,6 @@
 """`seatrial rehearse`: one rank of any topology on this one device.
 
-    seatrial rehearse --model gpt2-124m --cluster jz-a100 --dp 4 --tp 2 --pp 4 --mbs 1 --gbs 64
+    seatrial rehearse --model gpt2-124m --cluster jz-a100 --dp 4 --tp 2 --pp 4 --gbs 64
     seatrial rehearse trial.toml --stage last --json
     seatrial rehearse --engine torchtitan --model llama3-8b --cluster jz-a100 --dp 64 --zero 3 --memory-only
     seatrial rehearse --model bloom-181b --cluster jz-a100 --dp 4 --tp 8 --pp 12 --gbs 2048 --memory-only
@@ -61,12 +61,13 @@ def register(app: typer.Typer) -> None:
         given["execution"] = {"device": device}
         trial, recipe = _asked(file, given, settings if engine is None else [f"engine={engine}", *settings], which)
         from seatrial.logbook import Logbook
-        from seatrial.rehearse import load, run, show
+        from seatrial.rehearse import asked, load, run, show
 
-        asked = run.RehearsalOptions(rank=rank or 0 if stage is None else run.stage_rank(trial, stage), all_stages=all_stages,
-                            memory_only=memory_only, repeats=repeats, load=load.Load.of(moe_load))
+        process = rank or 0 if stage is None else asked.stage_rank(trial, stage)
+        options = asked.RehearsalOptions(rank=process, all_stages=all_stages, memory_only=memory_only, repeats=repeats,
+                                         load=load.Load.of(moe_load))
         began = time.perf_counter()
-        found = run.rehearse(trial, recipe, asked, cluster=trial.cluster, say=_say)
+        found = run.rehearse(trial, recipe, options, cluster=trial.cluster, say=_say)
         said = show.document(found, recipe, seconds=time.perf_counter() - began)
         if logbook is not None:
             with Logbook(logbook, create=True) as book:

@@ -4,7 +4,7 @@
     found.ranks[0].memory.peak_bytes, found.iteration.sec
 
 Read on in this order: `fake.py` (what is not there), `recorder.py` (when what happened), `rank.py` (the engine with both; one
-rank's actions and bytes), `iteration.py` (what communication would have taken, and the whole iteration), `run.py` (which ranks,
-and all of it together), `theirs.py` (a rank of an engine that is not ours), `show.py` (what comes out).
+rank's actions and bytes), `iteration.py` (what communication would have taken, and the whole iteration), `asked.py` (which
+ranks), `run.py` (all of it together), `theirs.py` (a rank of an engine that is not ours), `show.py` (what comes out).
 """
 from __future__ import annotations

@@ -27,9 +27,9 @@ from seatrial.plan.configs import Configs, Floats
 from seatrial.recipe import Recipe
 from seatrial.record import Outcome, Record
 from seatrial.rehearse import theirs
+from seatrial.rehearse.asked import Rank, Rehearsal
 from seatrial.rehearse.iteration import RankTimes, Timed
 from seatrial.rehearse.load import pairs_of
-from seatrial.rehearse.run import Rank, Rehearsal
 from seatrial.spec import GIB, Cluster, Topology, Trial
 
 

@@ -1,6 +1,6 @@
 """One rank of an engine that is not ours, in a process of its own: its bytes over time, its collectives, the network's time.
 
-    found = theirs.rehearse(trial, recipe, RehearsalOptions(rank=3, memory_only=True), cluster=cluster)
+    found = theirs.rehearse(trial, recipe, RehearsalOptions(rank=3, memory_only=True), adapter, cluster=cluster)
     found.ranks[0].memory.peak_bytes, found.ranks[0].collectives
 
 The script runs as its adapter starts it (`engines/drivers/rehearse_rank.py`): the second step's bytes count, later ones are
@@ -29,11 +29,11 @@ from seatrial.engines.scripted import Scripted, driver
 from seatrial.errors import BadInput, SeatrialError
 from seatrial.plan import network
 from seatrial.recipe import Recipe
+from seatrial.rehearse.asked import Collective, Rank, Rehearsal, RehearsalOptions, distinct, words
 from seatrial.rehearse.iteration import Free, Iteration, Modelled, Network, Passed, replay
 from seatrial.rehearse.load import BALANCED
 from seatrial.rehearse.rank import Memory, OutOfMemory
 from seatrial.rehearse.recorder import Moment
-from seatrial.rehearse.run import Collective, Rank, Rehearsal, RehearsalOptions, distinct, words
 from seatrial.spec import Cluster, Trial
 
 WATCHED = 2
