@@ -91,7 +91,7 @@ def _doubted(row: Row, name: str, speeds: dict[Row, float]) -> Iterator[Finding]
     off = speeds[row] - middle
     away = sorted(abs(other - middle) for other in others)
     spread = away[-1] if len(away) < 5 else away[-2]  # one of them may be a slip as well
-    if off < (FAST if off > 0 else -SLOW) and off > -SLOW or abs(off) < SPREAD * spread + 0.7:
+    if -SLOW < off < FAST or abs(off) < SPREAD * spread + 0.7:
         return
     if any(name in dict(relation.terms) for relation, _ in broken_and_kept(row)[1]):
         return  # what else the row says agrees with it
