@@ -153,7 +153,8 @@ def applied(model):
     """What the model really is, for whoever compares it with what was asked."""
     if not isinstance(model, FSDPModule):
         return {"zero": 0, "zero_group": dist.get_world_size(), "precision": "fp32"}
-    group = model._get_fsdp_state()._fsdp_param_group
+    parts = (module._get_fsdp_state()._fsdp_param_group for module in model.modules() if isinstance(module, FSDPModule))
+    group = next(part for part in parts if part is not None)  # the whole model has none where all its weights are in parts
     return {"zero": 3 if group.post_forward_mesh_info is not None else 2, "zero_group": group.mesh_info.shard_mesh_size,
             "precision": "bf16" if group.mp_policy.param_dtype is torch.bfloat16 else "fp32"}
 

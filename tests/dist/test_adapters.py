@@ -87,7 +87,7 @@ INSTALLED = [pytest.param(engine, data, layout, marks=needs(engine), id=" ".join
     ("torchtitan", LLAMA, ("topology.dp=2", "topology.zero=3")), ("torchtitan", LLAMA, ("topology.pp=2",)),
     ("deepspeed", SMALL, ("topology.dp=2", "topology.zero=2")), ("deepspeed", LLAMA, ("topology.pp=2", "topology.zero=1")),
     ("megatron-core", SMALL, ("topology.tp=2",)), ("megatron-core", LLAMA, ("topology.pp=2", "topology.recompute=full")),
-    ("accelerate", SMALL, ("topology.dp=2", "topology.zero=3")), ("accelerate", LLAMA, ("topology.dp=2",)))]
+    ("accelerate", SMALL, ("topology.dp=2", "topology.zero=3")), ("accelerate", LLAMA, ("topology.dp=2", "topology.zero=2")))]
 
 
 @pytest.mark.parametrize("engine, data, layout", INSTALLED)
