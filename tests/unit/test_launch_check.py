@@ -81,7 +81,7 @@ def test_from_a_laptop_or_a_login_node_any_job_can_be_submitted(launcher: Batch,
     ({"dp": 3}, {}, "not a multiple of DP 3"), ({"tp": 3}, {}, "TP 3"), ({"pp": 8}, {}, "4 at most"),
     ({"tp": 4, "sequence_parallel": True, "mbs": 3}, {}, "MBS 3"),
     ({"precision": "fp8", "device": "cpu"}, {}, "execution.device is cpu; a CPU has fp32, bf16, fp16"),
-    ({"precision": "fp8", "tp": 4}, {}, "need multiples of 16, hidden / TP is 8"),
+    ({"precision": "fp8", "tp": 4}, {}, "need multiples of 16, query, key, value / TP is 24"),
     ({}, {"resume": True}, "resume needs recipe.checkpoint_dir"),
     ({}, {"save_every": 5}, "save_every needs recipe.checkpoint_dir"),
 ])  # fmt: skip

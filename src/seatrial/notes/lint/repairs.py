@@ -199,8 +199,8 @@ def _of_nodes(row: Row, relation: Relation) -> bool:
     habit = derived.aggregate_fits(row, row.get("tflops") or 0.0) if relation.name == "the aggregate" else None
     if habit is None or habit.each == "processes":
         return habit is not None
-    others = [mate.record.tflops for mate in row.around if mate is not row and mate.record.tflops]
-    return not others or not 0.5 < (row.get("tflops") or 0.0) / statistics.median(others) < 2.0
+    ratio = row.reading.ratio(row) if row.reading is not None else None
+    return not ratio or abs(math.log(ratio)) > GRAVE  # else the TFLOPs are right, and the aggregate is over nodes
 
 
 def _habits(judged: dict[Row, tuple[list[tuple[Relation, Rule, float]], list[tuple[Relation, Rule]]]]) -> set[tuple[Row, str]]:
