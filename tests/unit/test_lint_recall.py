@@ -222,6 +222,47 @@ def test_a_cell_that_was_lost_moves_the_others(lint):
     assert [(f.line, f.code, f.level) for f in found] == [(8, "cells-shifted", "error")]
 
 
+LINES = "13B on A100 80GB, TP 4, PP 2, sequence 2048.\n\n" + table("""
+    micro batch  global batch  peak GiB  s/it
+    1  256  15.8  9.64
+    2  256  17.1  9.55
+    4  256  19.9  9.56
+    8  256  25.3  9.95
+""")
+IN_STEP = "A 7B, sequence 2048.\n\n" + table("""
+    GPUs  GBS  s/it  tok/s
+    16  128  4.99  52533
+    16  128  4.81  54499
+    32  256  4.74  110610
+    64  512  4.73  221687
+    64  512  4.77  219828
+""")
+OPEN_AXES = "8B on 64 H100s, CP as given.\n\n" + table("""
+    seq  CP  DP  GBS  s/it
+    8k  1  32  64  1.11
+    16k  2  16  32  1.34
+    32k  4  8  16  1.78
+    64k  8  4  8  2.73
+""")
+BY_NODES = "8B, sequence 8192.\n\n" + table("""
+    nodes  TP  DP  GBS  s/it
+    2  1  16  64  4.18
+    2  2  8  64  4.40
+    4  2  16  128  4.39
+    4  4  8  128  4.29
+""")
+PROPERTIES = "64 H100s, sequence 4096, GBS 256.\n\n" + table("""
+    model  params (B)  TP  s/it  tokens/s/GPU  TFLOPs
+    small  1.50  1  0.361  45386  481.2
+    medium  3.61  1  0.879  18639  482.2
+    large  8.03  1  1.864  8790  480.1
+    small  1.50  2  0.379  43231  458.3
+    medium  3.61  2  0.930  17617  455.7
+    large  8.03  2  1.937  8459  462.0
+    large  8.03  4  1.980  8275  452.0
+""")
+
+
 @pytest.mark.parametrize(
     ("note", "was", "typed", "column", "proposed"),
     [
@@ -246,6 +287,12 @@ def test_a_cell_that_was_lost_moves_the_others(lint):
         pytest.param(RENTED, "| 12.86 |", "| 12.68 |", "step (s)", "12.86", id="devices in the text alone"),
         pytest.param(LENGTHS, "| 128 | 16384 |", "| 16384 | 128 |", "GBS", "128", id="batch and length"),
         pytest.param(LENGTHS, "| 11.779 |", "| 1.1779 |", "s/step", "11.779", id="fine digits, the point moved"),
+        pytest.param(LINES, "| 25.3 |", "| 52.3 |", "peak GiB", "25.3", id="memory is a line over the micro-batch"),
+        pytest.param(IN_STEP, "| 32 | 256 |", "| 32 | 128 |", "GBS", "256", id="a batch that goes with the devices"),
+        pytest.param(OPEN_AXES, "| 16k | 2 |", "| 16k | 4 |", "CP", "2", id="an axis that nobody names"),
+        pytest.param(BY_NODES, "| 2 | 2 | 8 |", "| 2 | 2 | 16 |", "DP", "8", id="nodes of a size that nobody says"),
+        pytest.param(PROPERTIES, "| medium | 3.61 | 2 |", "| large | 3.61 | 2 |", "model", "medium", id="another model's name"),
+        pytest.param(PROPERTIES, "| 8.03 | 2 |", "| 8.30 | 2 |", "params (B)", "8.03", id="parameters of the other rows"),
         pytest.param(LOSSES, "| 2.401 |", "| 24.01 |", "loss", "2.401", id="a loss"),
         pytest.param(COUNTED_IN_FULL, "| 1,722,400,768 |", "| 2,236,203,008 |", "parameters", "1,726,599,168", id="tied twice"),
     ],

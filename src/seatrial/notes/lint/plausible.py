@@ -86,6 +86,8 @@ def _memory_falls(mates: list[Row]) -> list[Finding]:
     found = []
     rows = [row for row in mates if row.record.mem_gib and row.record.mbs and "mem_value" not in row.reasons][:2000]
     for group in _series(rows, "mbs"):
+        found += (off := _off_the_line(group))
+        group = [row for row in group if "mem_value" not in row.reasons] if off else group
         for small, large in pairwise(group):
             one, two = small.record.mem_gib, large.record.mem_gib
             if not one or not two or small.record.mbs == large.record.mbs or two > one * (1 - _FALL):
@@ -113,6 +115,44 @@ def _memory_falls(mates: list[Row]) -> list[Finding]:
                              proposed=other.cell("mem_value") if exchange else None)
                 )
     return found
+
+
+def _off_the_line(group: list[Row]) -> list[Finding]:
+    """One row whose memory is not on the line over the micro-batch that all others lie on."""
+    points = [(float(row.record.mbs or 0), row.record.mem_gib or 0.0) for row in group]
+    fits = [_line(points[:at] + points[at + 1 :]) for at in range(len(group))]
+    good = [at for at, fit in enumerate(fits) if fit is not None and fit[2] < _ON_LINE]
+    if len(good) != 1:
+        return []  # none is off, or more than one may be
+    row, (offset, slope, _) = group[good[0]], fits[good[0]] or (0.0, 0.0, 0.0)
+    memory, meant, figure = row.record.mem_gib or 1.0, offset + slope * (row.record.mbs or 0), row.printed("mem_value")
+    if figure is None or meant <= 0 or abs(math.log(memory / meant)) < _OFF_LINE:
+        return []
+    value = figure.value * meant / memory
+    ends = sorted((figure.shown(0.97 * value), figure.shown(1.03 * value)))
+    typed = slip(figure.like(figure.value), (ends[0], ends[1]))
+    likely = typed is not None and typed.chance < _LIKELY
+    about = f" -> {typed.text} ({typed.how})" if typed and likely else f", about {figure.like(value)} to be expected"
+    message = f"{row.cell('mem_value')}{about}: the {len(group) - 1} other rows lie on a line over the micro-batch"
+    row.reasons["mem_value"] = "memory-monotone"
+    return [row.find("memory-monotone", "error" if likely else "warning", message, name="mem_value",
+                     proposed=typed.text if typed and likely else None)]  # fmt: skip
+
+
+_LIKELY = 0.1
+_ON_LINE, _OFF_LINE = 0.025, 0.12
+"""How near to a line the others lie, and from which difference on a row does not."""
+
+
+def _line(points: list[tuple[float, float]]) -> tuple[float, float, float] | None:
+    """Offset and slope through three or more points, and by how much they miss it."""
+    if len({at for at, _ in points}) < 3:
+        return None
+    slope, offset = statistics.linear_regression(*zip(*points))
+    meant = [offset + slope * at for at, _ in points]
+    if slope < 0 or min(meant) <= 0:
+        return None
+    return offset, slope, max(abs(math.log(value / there)) for (_, value), there in zip(points, meant))
 
 
 def _slower(row: Row, other: Row) -> bool:

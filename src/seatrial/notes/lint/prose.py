@@ -16,7 +16,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from seatrial.notes.lint.devices import device_named, presets_in
-from seatrial.notes.read.markdown import scan
+from seatrial.notes.read.gapped import pipes_of_gaps
+from seatrial.notes.read.markdown import is_delimiter, scan
 from seatrial.notes.read.outline import HEADING, Outline, Tree
 from seatrial.record import Record
 from seatrial.spec import Device
@@ -397,7 +398,11 @@ class Prose:
 
     @classmethod
     def of(cls, text: str) -> Prose:
-        return cls(tuple(text.splitlines()))
+        lines = text.splitlines()
+        for number, line in pipes_of_gaps(enumerate(text.splitlines(), 1)):
+            if line and not is_delimiter(line):
+                lines[number - 1] = line
+        return cls(tuple(lines))
 
     @cached_property
     def limits(self) -> list[tuple[int, float, str]]:

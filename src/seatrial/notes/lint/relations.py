@@ -106,7 +106,7 @@ class Rule:
 def term(row: Row, name: str, other: dict[str, object]) -> float | None:
     """The logarithm of a field; `other` replaces fields of the row."""
     if name == "world":
-        value: object = _world(row, other)
+        value: object = of_devices(row, other)
     elif name in ("flops", "token_flops"):
         value = _flops(row, other)
         seq = other.get("seq", row.seq)
@@ -134,11 +134,11 @@ def _peak(row: Row | None) -> float | None:
 
 def _replicas(row: Row, other: dict[str, object]) -> float | None:
     """DP where nobody prints it: what the other axes leave of the processes; an axis that nobody names is 1."""
-    world, tp, pp = _world(row, other), other.get("tp", row.whole("tp")), other.get("pp", row.whole("pp"))
+    world, tp, pp = of_devices(row, other), other.get("tp", row.whole("tp")), other.get("pp", row.whole("pp"))
     return world / ((tp or 1) * (pp or 1) * (row.beside("cp") or 1)) if world else None  # type: ignore[operator]
 
 
-def _world(row: Row, other: dict[str, object]) -> object:
+def of_devices(row: Row, other: dict[str, object]) -> object:
     if "gpus" in other:
         return other["gpus"]
     if "nodes" in other and row.record.gpus is None:

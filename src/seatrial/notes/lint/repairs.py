@@ -9,12 +9,13 @@ above, the text.
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from seatrial.columns import LAYOUT
-from seatrial.notes.lint import derived, digits
+from seatrial.notes.lint import counts, derived, digits
 from seatrial.notes.lint.digits import Printed
 from seatrial.notes.lint.formulas import complete
 from seatrial.notes.lint.model_size import MODELS_DIFFER, fits_label, of_another_shape
@@ -34,6 +35,7 @@ from seatrial.notes.lint.relations import (
     is_measure,
     key_of,
     like_row,
+    of_devices,
     off_by,
     relations_of,
     rule_of,
@@ -431,11 +433,20 @@ def _scored(
         score -= UNLIKELY if value & (value - 1) or was in column else 0.0
     if was == usual and often >= 0.6 * len(column):
         score -= USUAL / 2  # what nearly all rows have
-    if name == "gbs" and _of_each_device(row, float(value)):  # type: ignore[arg-type]
-        score, why = score + USUAL / 2, why or " (as much for a device as in the other rows)"
-    elif name == "gbs" and _of_each_device(row, float(value), was=True):  # type: ignore[arg-type]
-        score -= USUAL
-    yield Repair(name=name, value=value, shown=str(value), score=score + _stale(row, name), why=why)
+    if isinstance(value, int) and isinstance(was, int):
+        law = counts.restored(row, name, value)
+        # Devices are chosen, and the batch follows from them.
+        if law < 0 or name not in ("gpus", "nodes"):
+            above = row.mates[row.place - 1] if row.place else row
+            score += USUAL / 2 * law + (ABOVE / 2 if law > 0 and above is not row and _said(above, name) == was else 0.0)
+        why = why or (" (in step with the other columns, as in the other rows)" if law > 0 else "")
+        score += _leaning(row, "sec_per_it", row.get("sec_per_it") or 0.0, row.get("sec_per_it") or 0.0, {name: value})
+    in_k = _IN_K.fullmatch(row.cell(name)) if name == "seq" and isinstance(value, int) else None
+    shown = f"{value // 1024}{in_k[1]}" if in_k and isinstance(value, int) else str(value)
+    yield Repair(name=name, value=value, shown=shown, score=score + _stale(row, name), why=why)
+
+
+_IN_K = re.compile(r"\d+ ?([kK])")
 
 
 def _shape(row: Row) -> tuple[int | None, int | None]:
@@ -446,15 +457,6 @@ def _only_there(row: Row, like: Row) -> bool:
     """Whether the row's device cannot do what it is said to, and another can."""
     most = [max(device.peak_tflops.values()) if device else 0.0 for device in (row.device, like.device)]
     return 0 < most[0] < (row.get("tflops") or 0.0) <= most[1]
-
-
-def _of_each_device(row: Row, gbs: float, *, was: bool = False) -> bool:
-    """Whether a batch is as much for each device as nearly all rows have, and the printed one is not; `was`: the other way."""
-    shares = [mate.record.gbs / mate.world for mate in row.around if mate is not row and mate.record.gbs and mate.world]
-    usual, often = mode(shares)
-    each, printed = gbs / (row.world or 1), (row.record.gbs or 0) / (row.world or 1)
-    right, wrong = (printed, each) if was else (each, printed)
-    return len(shares) > 2 and often >= 0.7 * len(shares) and right == usual != wrong
 
 
 def _same_layout(row: Row, mate: Row, name: str, value: object) -> bool:
@@ -511,12 +513,13 @@ def _measure(row: Row, name: str, value: float, bounds: tuple[float, float], sco
         score, code = score + RECOMPUTED, "formula-mixed"
         why = " (the recomputed forward pass is counted)" if ratio > 1 else " (the recomputed forward pass is not counted)"
     peak = (row.peak or math.inf) if name == "tflops" else math.inf
-    score += ABOVE if figure.value > peak >= value else 0.0
+    score += ABOVE * ((figure.value > peak) - (value > peak))
+    score -= ABOVE * 2 if name in ("mfu", "hfu") and value > 1.0 >= figure.value else 0.0
     score += _leaning(row, name, figure.value, value) if name in MEASURES else _in_line(row, name, figure.value, value)
     if name in ("mfu", "hfu") and not why and any(abs(math.log(ratio * a / b)) < 0.006 for a in PEAKS for b in PEAKS if a != b):
         score, why = score + PEAK, " (over the peak of another device)"
     if not why and any(abs(abs(math.log(ratio)) - math.log(power)) < 0.006 for power in (2, 4)):
-        score -= DOUBLED
+        score -= DOUBLED + (name == "sec_per_it")
     other = formula_of_another(row) if name == "tflops" and not why else None
     if other is not None:
         score, why, code = score + other.score, f" ({other.message})", other.code
@@ -536,25 +539,27 @@ def _stale(row: Row, name: str) -> float:
     return ABOVE if above is not None and row.cell(name) and above.cell(name) == row.cell(name) and is_measure(name) else 0.0
 
 
-def _speed(row: Row, name: str, value: float | None = None) -> float | None:
+def _speed(row: Row, name: str, value: float | None = None, other: dict[str, object] | None = None) -> float | None:
     """The logarithm of how fast one process is by one of the figures, so that rows of a model can be compared."""
     value = row.get(name) if value is None else value
     if not value or value <= 0:
         return None
-    world = row.world or 1
+    other = other or {}
+    world = float(of_devices(row, other) or 1)  # type: ignore[arg-type]
     if name == "sec_per_it":
-        return math.log((row.record.gbs or 1) * (row.seq or 1) / (value * world))
+        return math.log(float(other.get("gbs", row.record.gbs) or 1) * float(other.get("seq", row.seq) or 1) / (value * world))  # type: ignore[arg-type]
     return math.log(value / (1 if name in SPEEDS else world))
 
 
-def _leaning(row: Row, name: str, was: float, value: float) -> float:
-    """Above 0 when the new value looks more like those of the rows around, of the same model where there are some."""
+def _leaning(row: Row, name: str, was: float, value: float, other: dict[str, object] | None = None) -> float:
+    """Above 0 when the new value looks more like those of the rows around, of the same model where there are some; `other`:
+    where a count is what is new."""
     mates = [mate for mate in row.around if mate is not row and not mate.planned]
     mates = [mate for mate in mates if mate.record.size_label == row.record.size_label] or mates
     alike = [mate for mate in mates if mate.record.machine == row.record.machine and mate.devices == row.devices]
     mates = alike if len(alike) > 1 else mates
     logs = [speed for mate in mates if (speed := _speed(mate, name)) is not None]
-    before, after = _speed(row, name, was), _speed(row, name, value)
+    before, after = _speed(row, name, was), _speed(row, name, value, other)
     if len(logs) < 3 - (mates is alike) or before is None or after is None:
         return 0.0
     middle = statistics.median(logs)

@@ -465,6 +465,8 @@ def _as_there(cell: str, figure: Printed | None, proposed: str | None) -> str | 
     number = re.search(r"(?<![\d.,])\d+,\d+(?![\d.,])", cell)
     read = number and float(number[0].replace(",", "."))
     comma = read and (len(number[0].partition(",")[2]) != 3 if figure is None else abs(figure.value - read) < 1e-9)  # type: ignore[index]
+    if comma and re.fullmatch(r"\d+\.\d\d0", proposed):
+        proposed = proposed[:-1]  # three digits behind a comma are thousands
     return (proposed.replace(".", ",") if comma else proposed) + (times[1] if times else "")
 
 
@@ -661,7 +663,7 @@ def round_number(n: int) -> bool:
     return n > 0 and n // (n & -n) <= 15
 
 
-def mode(values: Iterable[int | float | str | None]) -> tuple[object, int]:
+def mode(values: Iterable[object]) -> tuple[object, int]:
     """The most frequent value and how often it comes."""
     counts = Counter(value for value in values if value is not None)
     return counts.most_common(1)[0] if counts else (None, 0)

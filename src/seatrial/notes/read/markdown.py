@@ -19,6 +19,7 @@ from seatrial.errors import BadInput
 from seatrial.notes.read import logs
 from seatrial.notes.read.fenced import pipes_of_fences
 from seatrial.notes.read.files import read_lines
+from seatrial.notes.read.gapped import pipes_of_gaps
 from seatrial.notes.read.htmltables import pipes_of_html
 from seatrial.notes.read.listed import pipes_of_lists
 from seatrial.notes.read.logs import LogReader
@@ -155,7 +156,8 @@ def scan(lines: Iterable[tuple[int, str]]) -> Iterator[Token]:
 
 def lines_of(path: Path) -> Iterator[tuple[int, str]]:
     """The file's lines, with every kind of table as rows between pipes."""
-    return reshaped(pipes_of_lists(pipes_of_rst(pipes_of_html(pipes_of_fences(without_hidden_rows(read_lines(path)))))))
+    drawn = pipes_of_rst(pipes_of_html(pipes_of_fences(without_hidden_rows(read_lines(path)))))
+    return reshaped(pipes_of_gaps(pipes_of_lists(drawn)))
 
 
 LONGEST_COMMENT = 500

@@ -152,6 +152,8 @@ class Rough(str):
 _COMMA = re.compile(r"(?<![\d.,])\d{1,4},\d{1,2}(?![\d,.])")
 _POINT = re.compile(r"(?<![\d.,])\d+\.\d{1,2}(?![\d,.])")
 _THREE = re.compile(r"(?<![\d.,])\d{1,3}([.,])\d{3}(?![\d,.])")
+_SPACED = re.compile(r"\|\s*\d{1,3}(?: \d{3})+\s*(?=\|)")
+MANY = 3
 LONGEST_LEGEND = 200
 HEADING = re.compile(r"\s{0,3}(#{1,6})\s+(.*?)\s*#*\s*$")
 _LEGEND = re.compile(r"\s*(?:[-*+]\s+)?(\^+|†+|‡+|§+|¶+|\\\*{1,3}|\*{1,3}(?=[^\s*]))\s*[:=]?\s*(\S.*)$")
@@ -167,7 +169,7 @@ class Outline:
         """(column, cell) -> the environment variable and value that the cell means."""
         self.rules: list[KnownFailure] = []
         self._host = self._device = False
-        self._searched = self._tables = self._commas = self._points = 0
+        self._searched = self._tables = self._commas = self._points = self._spaces = 0
         self._in_table = self._foreign = False
         self._threes: set[str] = set()
         self._cache: dict[tuple[int, int, str], Around] = {}
@@ -194,6 +196,11 @@ class Outline:
         Where 3,788 stands beside 138.409 and nothing else tells which is the point, the language of the text does."""
         either = self._foreign and self._commas == self._points == 0 and len(self._threes) == 2
         return either or self._commas > 2 * self._points
+
+    @property
+    def spaced(self) -> bool:
+        """Whether the file parts thousands by spaces: 365 136. One such cell may be two figures."""
+        return self._foreign or self.comma or self._spaces >= MANY
 
     @property
     def on_host(self) -> bool:
@@ -234,6 +241,7 @@ class Outline:
         """A row or log line stands here, so this section and those around it are not mere overviews."""
         self._commas += len(_COMMA.findall(line))
         self._points += len(_POINT.findall(line))
+        self._spaces += len(_SPACED.findall(line)) if self._spaces < MANY else 0
         if self._foreign and len(self._threes) < 2:
             self._threes.update(_THREE.findall(line))
         self._tables += not self._in_table

@@ -53,6 +53,9 @@ def row_record(
 ) -> tuple[Record | None, list[Problem]]:
     row = _OpenRow()
     comma = outline.comma
+    if outline.spaced:
+        cells = [_THOUSANDS.sub("\u202f", raw) if column.kind in POSITIVE and _SPACED.fullmatch(raw.strip()) else raw
+                 for column, raw in zip(columns, cells)]  # fmt: skip
     for column, raw in zip(columns, cells):
         if raw and not raw.isspace():
             _take(row, column, _with_point(raw) if comma and column.kind in POSITIVE else raw)
@@ -105,6 +108,8 @@ def holds_memory(heading: str, raw: str) -> bool:
     return bool(_OF_MEMORY & {*normal(heading).split()}) and _MEMORY_CELL.fullmatch(clean(raw)) is not None
 
 
+_SPACED, _THOUSANDS = re.compile(r"\d{1,3}(?: \d{3})+(?:[.,]\d+)?"), re.compile(r"(?<=\d) (?=\d{3})")
+"""`365 136`: thousands parted by a space, which from here on is a narrow one that `clean` knows."""
 TIMED = re.compile(r"~?[\d.,]+\s?(?:ms|s|secs?|seconds)")
 
 
