@@ -252,3 +252,16 @@ def test_spaces_part_thousands_where_the_file_has_several(tmp_path):
     assert [record.tokens_per_s for record in read(tmp_path, table)] == [None]
     found = read(tmp_path, table + "| 2 | 1 368 | 1 523 569 |\n")
     assert [(record.sec_per_it, record.tokens_per_s) for record in found] == [(1.377, 381007), (1.368, 1523569)]
+
+
+@pytest.mark.parametrize(("said", "each"), [
+    ("`tps` is tokens/s **per GPU**, over steps 20-100.", True), ("tps are tokens per second of all GPUs.", False)])
+def test_the_text_says_what_a_rate_is_per(tmp_path, said: str, each: bool):
+    (record,) = read(tmp_path, f"{said}\n\n| GPUs | tps | TFLOPs |\n|--|--|--|\n| 8 | 6,424 | 379.1 |\n")
+    assert (record.tokens_per_s, record.tokens_per_s_per_process) == ((None, 6424) if each else (6424, None))
+
+
+def test_runs_side_by_side_under_names_of_which_one_is_a_word_of_tables(tmp_path):
+    rows = "| nodes | 4 | 4 | 8 |\n| TP | 4 | 4 | 2 |\n| s/it | 9.31 | 8.02 | 4.7 |\n"
+    found = read(tmp_path, "| | base | selective | TP 2 |\n|--|--|--|--|\n" + rows)
+    assert said(found) == [(4, 4, 9.31, None), (4, 4, 8.02, None), (8, 2, 4.7, None)]

@@ -196,8 +196,25 @@ STEP = "8,000 steps at batch 128.\n\n" + table("""
 """)
 
 
-@pytest.mark.parametrize("note", [SIZES, FEATURES, UNSAID_AXIS, UNSAID_LENGTH, STEP], ids=[
-    "a line of several sizes", "what else was on", "stages that nobody says", "lengths that nobody says", "seconds under Step"])
+PEAKS = "Peaks: 197 (v5e, 16 GB), 459 (v5p, 95 GB), 918 (v6e, 32 GB).\n\n" + table("""
+    chip  chips  global batch  step time (s)  TFLOP/s/device
+    TPU v5e  256  256  3.832  63.7
+    TPU v5p  64  256  4.586  218.2
+    TPU v5p  128  512  4.473  221.2
+    TPU v6e  256  512  1.523  315.5
+""")
+EQUAL = "Batch in tokens kept.\n\n" + table("""
+    GPUs  seq  GBS  step time (s)
+    512  4096  4096  21.44
+    512  8192  2048  24.58
+    512  16384  1024  30.68
+    512  32768  512  39.94
+""")
+
+
+@pytest.mark.parametrize("note", [SIZES, FEATURES, UNSAID_AXIS, UNSAID_LENGTH, STEP, PEAKS, EQUAL], ids=[
+    "a line of several sizes", "what else was on", "stages that nobody says", "lengths that nobody says", "seconds under Step",
+    "a peak for each device", "a batch as large as the sequence"])
 def test_nothing_is_said_of_what_is_right(lint, note: str):
     assert lint(note) == []
 
@@ -263,6 +280,31 @@ PROPERTIES = "64 H100s, sequence 4096, GBS 256.\n\n" + table("""
 """)
 
 
+CARDS = "7B, sequences packed to 2048.\n\n" + table("""
+    GPU  #  micro  accum  eff. batch  s/step  samples/s  tokens/s  VRAM
+    RTX 4090 (24 GB)  1  1  16  16  18.76  0.853  1747  19.0 GB
+    RTX 4090 (24 GB)  2  1  16  32  18.98  1.686  3453  19.1 GB
+    A40 (48 GB)  1  2  8  16  21.67  0.738  1512  24.9 GB
+    A40 (48 GB)  4  4  4  64  20.85  3.070  6286  36.2 GB
+    A100 (80 GB)  4  8  2  64  9.22  6.941  14216  58.3 GB
+""")
+ROTATED = "8B, sequence 8192, 8 GPUs a node.\n\n" + table("""
+    GPUs  GBS  s/step  tokens/s/GPU  TFLOPs/GPU  MFU (%)
+    32  128  17.930  1828  891  39.6
+    32  128  18.286  1792  874  38.8
+    64  256  17.893  1831  893  39.7
+    128  512  18.508  1770  864  38.4
+    256  1024  18.528  1769  863  38.4
+""")
+THOUSANDS = "Sequence Length as given.\n\n" + table("""
+    GPUs  Sequence Length (K)  DP  GBS  s/step  tokens/s/GPU
+    32  8  32  512  18.4  7123
+    32  16  16  256  22.5  5825
+    32  32  8  128  30.7  4270
+    32  64  4  64  48.0  2731
+""")
+
+
 @pytest.mark.parametrize(
     ("note", "was", "typed", "column", "proposed"),
     [
@@ -293,6 +335,12 @@ PROPERTIES = "64 H100s, sequence 4096, GBS 256.\n\n" + table("""
         pytest.param(BY_NODES, "| 2 | 2 | 8 |", "| 2 | 2 | 16 |", "DP", "8", id="nodes of a size that nobody says"),
         pytest.param(PROPERTIES, "| medium | 3.61 | 2 |", "| large | 3.61 | 2 |", "model", "medium", id="another model's name"),
         pytest.param(PROPERTIES, "| 8.03 | 2 |", "| 8.30 | 2 |", "params (B)", "8.03", id="parameters of the other rows"),
+        pytest.param(CARDS, "| 19.1 GB |", "| 29.1 GB |", "VRAM", None, id="more than the row's own device has"),
+        pytest.param(CARDS, "| 6.941 | 14216 |", "| 14216 | 6.941 |", "samples/s", "6.941", id="samples and tokens exchanged"),
+        pytest.param(CARDS, "| 6.941 |", "| 14216 |", "samples/s", "6.941", id="tokens under samples"),
+        pytest.param(ROTATED, "| 18.508 | 1770 | 864 | 38.4 |", "| 1770 | 864 | 38.4 | 18.508 |", "s/step", "18.508",
+                     id="the first of four figures at their end"),
+        pytest.param(THOUSANDS, "| 32 | 32 | 8 |", "| 32 | 16 | 8 |", "Sequence Length (K)", "32", id="thousands of tokens"),
         pytest.param(LOSSES, "| 2.401 |", "| 24.01 |", "loss", "2.401", id="a loss"),
         pytest.param(COUNTED_IN_FULL, "| 1,722,400,768 |", "| 2,236,203,008 |", "parameters", "1,726,599,168", id="tied twice"),
     ],

@@ -223,7 +223,9 @@ def settle(columns: list[Column]) -> list[Column]:
     for at, (before, column) in enumerate(pairwise(columns), 1):
         # `GPU | #`: which, and how many.
         if column.heading.strip().lower() in ("#", "n", "count", "qty") and before.field in ("gpus", "machine"):
-            columns = [*columns[:at], Column(heading=column.heading, field="gpus", kind="count"), *columns[at + 1 :]]
+            which = Column(heading=before.heading, field="machine", kind="word")
+            many = Column(heading=column.heading, field="gpus", kind="count")
+            columns = [*columns[: at - 1], which, many, *columns[at + 1 :]]
     if any(re.search(r"\b(?:f|h)?sdp|shard", normal(column.heading)) for column in columns):
         # Of HSDP the replicas are one factor of DP, and the groups of shards the other.
         columns = [Column(heading=one.heading) if one.field == "dp" and "repl" in normal(one.heading) else one

@@ -45,7 +45,8 @@ mbs:
     per device batch, per chip batch, per chip batch size, batch per device, batch per chip, per gpu batch, per rank batch,
     local batch size, local bs, bs per gpu, device batch size, ubatch, local batch
 gbs:
-    total batch size, effective batch size, global bsz, bsz, batch global, size of batch global, batch size global,
+    total batch size, effective batch size, effective batch, eff batch, eff batch size,
+    global bsz, bsz, batch global, size of batch global, batch size global,
     size of batch, size batch, size batch global
 seq:
     seq length, ctx len, max seq len, max seq length, context window, block size, max sequence length,

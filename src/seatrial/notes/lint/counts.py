@@ -12,7 +12,7 @@ from seatrial.notes.lint.sheet import EXTRA, Row, extras, mode
 
 COUNTED = ("gpus", "nodes", "dp", "tp", "pp", "cp", "mbs", "gbs", "ga", "seq", "ep", "shard", "replicate")
 BESIDE = ("cp", "ga", "ep", "shard", "replicate")
-FEWEST, SHARE, MOST = 3, 0.75, 40
+FEWEST, SHARE, MOST = 3, 0.7, 40
 """Rows that keep to a law of two counts, and one more of three, all different; which share; and how many are looked at."""
 MOST_COLUMNS = 6
 

@@ -351,7 +351,7 @@ def swapped(row: Row) -> list[Finding]:
         return []
     for left, right in _sides(tuple(row.record.printed)):
         one, two = getattr(row.record, left), getattr(row.record, right)
-        if not one or not two or not row.sheet.rare(row, left, one) or not row.sheet.rare(row, right, two):
+        if not one or not two or one == two or not row.sheet.rare(row, left, one) or not row.sheet.rare(row, right, two):
             continue
         others = [mate.record for mate in row.around[:MOST_SWAPPED] if mate is not row]
         first, second = ({getattr(other, name) for other in others} - {None} for name in (left, right))

@@ -16,6 +16,8 @@ TIMES = 4.5
 """How often what the others miss it by, on average, a row may."""
 LOOSE, LITTLE = 0.2, 0.018
 """Where more than this share of the others misses it at all, a row may miss it by so little in any case."""
+TWICE = 2.0
+"""And by so many times what the second of them does: the first may be a slip itself."""
 NOTICED = 0.0008
 """What is less is a digit that was rounded on the way."""
 
@@ -25,20 +27,27 @@ class Misses:
     total: float = 0.0
     rows: int = 0
     loose: int = 0
+    most: tuple[float, ...] = ()
+    """The three largest, the largest first."""
 
     @classmethod
     def of(cls, offs: Iterable[tuple[float, float]]) -> Misses:
         near = [max(0.0, abs(off) - digits) for off, digits in offs if abs(off) <= digits + WINDOW]
-        return cls(sum(near), len(near), sum(miss > NOTICED for miss in near))
+        return cls(sum(near), len(near), sum(miss > NOTICED for miss in near), tuple(sorted(near, reverse=True)[:3]))
+
+    @property
+    def is_loose(self) -> bool:
+        return self.loose > max(1.0, LOOSE * self.rows)
 
     def but(self, off: float, digits: float) -> float:
-        total, rows, loose = self.total, self.rows, self.loose
+        total, rows, loose, most = self.total, self.rows, self.loose, self.most
         if abs(off) <= digits + WINDOW:
             miss = max(0.0, abs(off) - digits)
             total, rows, loose = total - miss, rows - 1, loose - (miss > NOTICED)
+            most = tuple(one for at, one in enumerate(most) if at != (most.index(miss) if miss in most else -1))
         if rows < 1 or not loose:
             return 0.0
-        return max(TIMES * total / rows, LITTLE if loose > max(1.0, LOOSE * rows) else 0.0)
+        return max(TIMES * total / rows, *((LITTLE, TWICE * most[1]) if loose > max(1.0, LOOSE * rows) else (0.0,)))
 
 
 NONE = Misses()

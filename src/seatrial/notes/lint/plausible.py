@@ -186,6 +186,9 @@ def _ordered(group: list[Row], small: Row, large: Row) -> bool:
     return all(b >= a * (1 - _FALL) for a, b in pairwise(values))
 
 
+_SIZED = re.compile(r"\b(\d{1,3}) ?Gi?B?\b", re.IGNORECASE)
+
+
 def _capacity(row: Row) -> list[Finding]:
     memory, text = row.record.mem_gib, row.sheet.text(row)
     if memory is None or "mem_value" in row.fixed:
@@ -194,6 +197,8 @@ def _capacity(row: Row) -> list[Finding]:
     if row.devices and row.device is not None and text.device is None:
         # Several devices: what the row names counts, and a size beside that name, if there is one.
         whole = row.device.memory_gib, f"{row.device.name} has {row.device.memory_gib:g} GiB"
+    if (own := _SIZED.search(row.record.machine)) is not None:
+        whole = float(own[1]), f'"{row.record.machine}"'
     # A device of 80 GB has 80 GiB, which are 85.9 GB where somebody counts in thousands.
     most = whole[0] * (1.01 if row.record.mem_unit in ("GiB", "MiB") else 1.075) if whole is not None else 0.0
     over = memory > most if whole is not None else False
@@ -223,7 +228,8 @@ def _point_moved(row: Row) -> str | None:
         near = [mate.record.mem_gib for mate in row.around if mate is not row and mate.record.mem_gib
                 and mate.record.mbs == row.record.mbs and same_configuration(row, mate, but=("nodes", "gpus", "dp", "gbs"))]
         meant = typed.value / scale
-        return typed.text if near and 0.85 < meant / statistics.median(near) < 1.18 else None
+        leads = typed.text[:1] != row.cell("mem_value")[:1]  # of the last digits little comes
+        return typed.text if near and leads and 0.85 < meant / statistics.median(near) < 1.18 else None
     return typed.text if typed is not None and typed.how == "the point moved" else None
 
 
@@ -278,7 +284,7 @@ def _by_size(mates: list[Row]) -> list[Finding]:
         ordered = [sorted(shares.values()) for shares in ways]
         for row in ways[0]:
             figure = row.printed(name)
-            if row.settled or name in row.reasons or figure is None:
+            if row.settled or name in row.reasons or figure is None or "size_label" in row.reasons:
                 continue
             ranges = [(some[some[0] == shares[row]], some[-1 - (some[-1] == shares[row])])
                       for shares, some in zip(ways, ordered)]  # fmt: skip

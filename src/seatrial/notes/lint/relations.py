@@ -471,6 +471,11 @@ def wobble(row: Row, relation: Relation, rule: Rule) -> float:
     return max(4 * rule.scatter, others)
 
 
+def scatters(row: Row) -> bool:
+    """Whether rows of the table miss a relation by more than their digits: times and rates that are means."""
+    return any(rule.misses.is_loose for (_, place, _), rule in row.sheet.rules.items() if place == row.key)
+
+
 def _beyond_chance(offs: tuple[tuple[float, float], ...], middle: float) -> bool:
     """Rows with several slips: those left agree to their digits, more of them than by accident, and hardly any nearly does."""
     exactly = [may for off, may in offs if abs(off - middle) <= may + EXACTLY]

@@ -152,8 +152,9 @@ def _stated_otherwise(mates: list[Row]) -> list[Finding]:
             near = [n for n in whole if abs(n / meant - 1) < 0.01 and round_number(n)]
             if near:
                 told.setdefault(name, set()).add(near[-1])
-    # Where the batch and the sequence would both do, the batch is what people change.
-    name = "gbs" if "gbs" in told else next(iter(told), "")
+    # Where the batch and the sequence would both do, the batch is what people change, unless the FLOPs of a token tell.
+    longer = "seq" in told and len(told["seq"]) == 1 and _attends(mates, first.seq or 0, int(min(told["seq"])))
+    name = "seq" if longer else "gbs" if "gbs" in told else next(iter(told), "")
     values = told.get(name, set())
     if len(values) != 1:
         return []
@@ -162,6 +163,18 @@ def _stated_otherwise(mates: list[Row]) -> list[Finding]:
     message = f"line {line} says {first.column(name)} {value}, and the figures of the rows below agree on {meant:g}"
     return [Finding(file=first.record.source_file, line=line, code="header-vs-row", level="error", message=message,
                     column=first.column(name), printed=str(value), proposed=f"{meant:g}")]  # fmt: skip
+
+
+def _attends(mates: list[Row], was: int, seq: int) -> bool:
+    """Whether a token needs more or less than in other tables of that sequence, as it does where it attends to another one."""
+    here, there = ([math.log(row.record.tflops / tokens) for row in rows
+                    if row.record.tflops and (tokens := row.record.tokens_per_s_per_process)]
+                   for rows in (mates, [row for row in mates[0].elsewhere if row.key != mates[0].key and row.seq == was
+                                        and row.record.size_label == mates[0].record.size_label]))  # fmt: skip
+    if min(len(here), len(there)) < ENOUGH_ROWS:
+        return False
+    more = statistics.median(here) - statistics.median(there)
+    return abs(more) > SMALL and (more > 0) == (seq > was)
 
 
 def broken_and_kept(row: Row) -> tuple[list[tuple[Relation, Rule, float]], list[tuple[Relation, Rule]]]:
@@ -410,7 +423,8 @@ def _scored(
         text = row.cell(name) or str(_said(row, name) or "")
         # Of one digit or two nearly every number is a slip of every other.
         slip = digits.slip(text, (value - 0.5, value + 0.5)) if isinstance(value, (int, float)) and len(text) > 2 else None
-        score += min(2.0, next(points for chance, points in SLIP if slip.chance < chance)) if slip else -1.0
+        most = 1.0 if slip is not None and slip.how == "the point moved" else 2.0  # nobody points a count
+        score += min(most, next(points for chance, points in SLIP if slip.chance < chance)) if slip else -1.0
         why = f" ({slip.how})" if slip else ""
     was = _said(row, name)
     if isinstance(value, int) and isinstance(was, int) and name not in ("layers", "hidden", "nodes", "iteration"):
@@ -439,14 +453,16 @@ def _scored(
         if law < 0 or name not in ("gpus", "nodes"):
             above = row.mates[row.place - 1] if row.place else row
             score += USUAL / 2 * law + (ABOVE / 2 if law > 0 and above is not row and _said(above, name) == was else 0.0)
+            score += 1.0 if law > 0 and not why else 0.0  # which is why, and not a slip of the hand
         why = why or (" (in step with the other columns, as in the other rows)" if law > 0 else "")
         score += _leaning(row, "sec_per_it", row.get("sec_per_it") or 0.0, row.get("sec_per_it") or 0.0, {name: value})
-    in_k = _IN_K.fullmatch(row.cell(name)) if name == "seq" and isinstance(value, int) else None
-    shown = f"{value // 1024}{in_k[1]}" if in_k and isinstance(value, int) else str(value)
+    in_k = _IN_K.fullmatch(row.cell(name)) if name == "seq" and isinstance(value, int) and was == row.seq else None
+    thousands = in_k is not None and (in_k[2] or int(in_k[1]) * 1024 == was)
+    shown = f"{value // 1024}{in_k[2]}" if in_k and thousands and isinstance(value, int) else str(value)
     yield Repair(name=name, value=value, shown=shown, score=score + _stale(row, name), why=why)
 
 
-_IN_K = re.compile(r"\d+ ?([kK])")
+_IN_K = re.compile(r"(\d{1,4}) ?([kK]?)")
 
 
 def _shape(row: Row) -> tuple[int | None, int | None]:
@@ -482,7 +498,7 @@ def _measure(row: Row, name: str, value: float, bounds: tuple[float, float], sco
     assert figure is not None
     low, high = (value * math.exp(min(max(bound, -0.05), 0.05)) for bound in (min(bounds), max(bounds)))
     ratio = figure.value / value
-    shown, why, code = figure.like(value), "", ""
+    shown, why, code = _like(row, name, figure).like(value), "", ""
     # What was solved may miss a number that was typed by half a digit; where the point moved the last digit did too.
     half = min(figure.unit / 2 * max(1.0, value / figure.value), 0.003 * value)
     half = max(0.0, half - (high - low) / 2) if abs(math.log(value / figure.value)) < FAR else half
@@ -501,6 +517,8 @@ def _measure(row: Row, name: str, value: float, bounds: tuple[float, float], sco
     node = row.procs if row.procs and row.procs > 1 else 8  # what nodes have where nobody says it
     world = row.world or 1
     parts: dict[float, str] = {node: "of a whole node", world: "of all processes", 1 / world: "of one process"}
+    if row.seq and name in ("samples_per_s", "tokens_per_s"):
+        parts[row.seq if name == "samples_per_s" else 1 / row.seq] = "tokens" if name == "samples_per_s" else "samples"
     for times, what in parts.items() if name != "sec_per_it" else ():
         if times != 1 and abs(math.log(ratio / times)) < tight:
             score, why = score + PART, f" (that is {what})"
@@ -525,6 +543,13 @@ def _measure(row: Row, name: str, value: float, bounds: tuple[float, float], sco
         score, why, code = score + other.score, f" ({other.message})", other.code
     shown += "%" if row.cell(name).endswith("%") else ""
     return Repair(name=name, value=value, shown=shown, score=score + _stale(row, name), why=why, code=code)
+
+
+def _like(row: Row, name: str, figure: Printed) -> Printed:
+    """A figure with the digits that its column has, where the row's own cell holds another figure."""
+    others = [its for mate in row.around if mate is not row and (its := mate.printed(name)) is not None]
+    step, usual = figure.step or figure.unit, mode((its.step or its.unit) for its in others)[0]
+    return replace(figure, step=usual) if isinstance(usual, float) and usual < step and not figure.inverse else figure
 
 
 def _in_print(figure: Printed, low: float, high: float) -> tuple[float, float]:

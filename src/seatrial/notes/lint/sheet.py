@@ -130,9 +130,10 @@ _BESIDE = {
 }  # fmt: skip
 _BESIDE |= {
     "shard": "dp shard, data parallel shard degree, fsdp, fsdp degree, fsdp size, shard size, shard group, sharding group, "
-             "shard, shards, shard degree, sharding degree, dp shard degree",
+             "shard, shards, shard degree, sharding degree, dp shard degree, ici fsdp, ici fsdp parallelism",
     "replicate": "dp replicate, data parallel replicate degree, replicas, hsdp replicas, replicate, hsdp degree, "
-                 "repl, replicate degree, dp repl, dp replicate degree, replication",
+                 "repl, replicate degree, dp repl, dp replicate degree, replication, ici data, ici data parallelism, dcn data, "
+                 "dcn data parallelism",
 }  # fmt: skip
 BESIDE = {name.strip(): kind for kind, names in _BESIDE.items() for name in names.split(",")}
 EXTRA = "+"
@@ -253,6 +254,8 @@ class Row:
         found = dict(_fields_of(tuple(self.record.printed)))
         if self.record.sec_per_it and self.record.iteration is None and "sec_per_it" not in found and "iteration" in found:
             found["sec_per_it"] = found.pop("iteration")
+        if self.record.tokens_per_s_per_process and self.record.tokens_per_s is None and "tokens_per_s" in found:
+            found.setdefault("tokens_per_s_per_process", found.pop("tokens_per_s"))  # as the text says
         if self.record.mem_value is not None and "mem_value" not in found:
             by_cell = [heading for heading, cell in self.record.printed.items() if holds_memory(heading, cell)]
             found.update(dict.fromkeys(["mem_value"], by_cell[0]) if by_cell else {})
@@ -394,7 +397,8 @@ class Row:
         said = self.sheet.text(self).peaks
         if self.device is not None and (is_preset(self.device) or not said):
             return max(self.device.peak_tflops.values()) * (1.15 if self.device.kind == "cpu" else 1.0)
-        return max(said, default=None)
+        own = self.device.peak_tflops.get("bf16") if self.device is not None else None
+        return next((peak for peak in said if own and abs(peak / own - 1) < 0.02), max(said, default=None))
 
     @property
     def tabular(self) -> bool:

@@ -244,7 +244,7 @@ class _Walk:
         headings = split_row(token.text)
         # A table of ours that somebody gave a column of their own is read like anybody's.
         self.header, self.own = token, own and all(map(codec.is_heading, headings))
-        self.columns = settle([read_heading(heading) for heading in headings])
+        self.columns = self.outline.settled(settle([read_heading(heading) for heading in headings]))
         self.of_runs = is_table_of_runs(self.columns)
         self.table += 1
         if token.kind == "header without alignment":

@@ -14,13 +14,13 @@ from __future__ import annotations
 import bisect
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from seatrial.errors import BadInput
 from seatrial.notes.read.statements import Statements, machine_cues, read_statements, read_status
 from seatrial.record import Stated
-from seatrial.tables.headings import clean, normal
+from seatrial.tables.headings import Column, clean, normal
 from seatrial.tables.tongues import in_english
 
 LOCAL = frozenset({"nodes", "gpus", "dp", "optimizer"})
@@ -152,9 +152,13 @@ class Rough(str):
 _COMMA = re.compile(r"(?<![\d.,])\d{1,4},\d{1,2}(?![\d,.])")
 _POINT = re.compile(r"(?<![\d.,])\d+\.\d{1,2}(?![\d,.])")
 _THREE = re.compile(r"(?<![\d.,])\d{1,3}([.,])\d{3}(?![\d,.])")
+_OF_EACH = re.compile(
+    r"(?<![\w/])`?(tps|tok(?:en)?s?/s(?:ec)?|throughput)`? (?:is|are|means?|=) (?:(?!\bnot\b|\ball\b)[^.;|]){0,30}?"
+    r"\bper (?:GPU|device|chip|card|NPU|accelerator)\b", re.IGNORECASE
+)  # fmt: skip
 _SPACED = re.compile(r"\|\s*\d{1,3}(?: \d{3})+\s*(?=\|)")
 MANY = 3
-LONGEST_LEGEND = 200
+LONGEST_LEGEND, LONGEST_SENTENCE = 200, 2000
 HEADING = re.compile(r"\s{0,3}(#{1,6})\s+(.*?)\s*#*\s*$")
 _LEGEND = re.compile(r"\s*(?:[-*+]\s+)?(\^+|†+|‡+|§+|¶+|\\\*{1,3}|\*{1,3}(?=[^\s*]))\s*[:=]?\s*(\S.*)$")
 _VALUE_LEGEND = re.compile(r"\s*(?:[-*+]\s+)?([\w -]+?)\s*[/:=]\s*(\w+)\s*==?>?\s*`?([A-Za-z_][\w-]*)=([^\s`,]+)`?")
@@ -168,6 +172,8 @@ class Outline:
         self.value_legends: dict[tuple[str, str], tuple[str, str]] = {}
         """(column, cell) -> the environment variable and value that the cell means."""
         self.rules: list[KnownFailure] = []
+        self.each: set[str] = set()
+        """Headings of rates that the text says are those of one device."""
         self._host = self._device = False
         self._searched = self._tables = self._commas = self._points = self._spaces = 0
         self._in_table = self._foreign = False
@@ -196,6 +202,11 @@ class Outline:
         Where 3,788 stands beside 138.409 and nothing else tells which is the point, the language of the text does."""
         either = self._foreign and self._commas == self._points == 0 and len(self._threes) == 2
         return either or self._commas > 2 * self._points
+
+    def settled(self, columns: list[Column]) -> list[Column]:
+        """The columns of a table, where the text says that a rate is of one device."""
+        each = {one for one in columns if one.field == "tokens_per_s" and normal(one.heading) in self.each}
+        return [replace(one, field="tokens_per_s_per_process") if one in each else one for one in columns]
 
     @property
     def spaced(self) -> bool:
@@ -226,6 +237,8 @@ class Outline:
             raise BadInput(f"line {number}: over {MOST_STATEMENTS} headings and settings, which is more than notes have")
         host, device = machine_cues(line)
         self._host, self._device = self._host or host, self._device or device
+        if len(line) < LONGEST_SENTENCE and "per " in line:
+            self.each.update(normal(name) for name in _OF_EACH.findall(line))
         match = HEADING.match(line)
         if match:
             self.heading(number, len(match.group(1)), match.group(2))

@@ -82,8 +82,9 @@ def is_second(titles: list[str], cells: list[str]) -> bool:
     # Names as well as units where they are many; two of them are a glossary.
     heads = all(_UNIT.fullmatch(cell) or len(said) >= FEWEST_HEADINGS and read_heading(cell).field for cell in said)
     # Nothing that is counted has a unit, but for thousands.
-    counted = any(read_heading(title).kind == "count" and _UNIT.fullmatch(clean(cell))
-                  and normal(cell) not in ("k", "m", "tokens") for title, cell in zip(titles, cells))  # fmt: skip
+    counts = [(column := read_heading(title)).kind == "count" and column.field != "iteration" for title in titles]
+    counted = any(count and _UNIT.fullmatch(clean(cell)) and normal(cell) not in ("k", "m", "tokens")
+                  for count, cell in zip(counts, cells))  # fmt: skip
     return len(titles) == len(cells) and bool(said) and heads and not counted and not _has_number(said)
 
 
@@ -93,7 +94,8 @@ def is_turned(titles: list[str], rows: list[list[str]]) -> bool:
 
     if len(titles) < 2 or any(len(cells) != len(titles) for cells in rows):
         return False
-    if sum(bool(read_heading(title).field) for title in titles[1:]) > 0 and not _has_number(titles[1:]):
+    heads = sum(bool(read_heading(title).field) for title in titles[1:])
+    if 2 * heads >= len(titles) - 1 and not _has_number(titles[1:]):
         return False
     names = [cells[0] for cells in rows]
     known = [name for name in names if read_heading(name).field and not NUMBER.match(clean(name))]

@@ -189,7 +189,7 @@ def _take_devices(row: _OpenRow, text: str) -> bool:
         if match.group(3):
             row.values["machine"] = match.group(3)
         return row.values["gpus"] > 0
-    if re.fullmatch(r"[A-Za-z][\w .-]*", text) and any(letter.isdigit() for letter in text):
+    if re.fullmatch(r"[A-Za-z][\w .-]*(?:\([\w .-]+\))?", text) and any(letter.isdigit() for letter in text):
         row.values["machine"] = text
         return True
     return False
