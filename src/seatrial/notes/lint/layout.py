@@ -299,7 +299,8 @@ def _scored(row: Row, name: str, value: int, product: int, counted: int) -> Chan
     if column:
         # A cell that breaks what the column usually says is suspect; one that keeps to it is not.
         score += COLUMN_HAS_IT * max(0.0, _share(column, value) - 0.5) + COLUMN_HAS_PRINTED * _share(column, printed)
-    same = [other for other in row.elsewhere if _same_layout(other, trial, row, name, value)]
+    alike = row.sheet.laid_out(row.record.source_file).get((trial["dp"], trial["tp"], trial["pp"]), ())
+    same = [other for other in alike if _same_layout(other, trial, row, name, value)]
     if any(other.key == row.key and _same_run(other, row) for other in same):
         score += CONTRADICTED
     elif same:

@@ -473,7 +473,10 @@ def wobble(row: Row, relation: Relation, rule: Rule) -> float:
 
 def scatters(row: Row) -> bool:
     """Whether rows of the table miss a relation by more than their digits: times and rates that are means."""
-    return any(rule.misses.is_loose for (_, place, _), rule in row.sheet.rules.items() if place == row.key)
+    loose = row.sheet.loose
+    if not loose:
+        loose |= {place for (_, place, _), rule in row.sheet.rules.items() if rule.misses.is_loose} | {None}
+    return row.key in loose
 
 
 def _beyond_chance(offs: tuple[tuple[float, float], ...], middle: float) -> bool:

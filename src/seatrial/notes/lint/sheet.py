@@ -14,7 +14,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -106,7 +106,7 @@ def in_order(findings: list[Finding], files: list[str]) -> list[Finding]:
     return sorted(dict.fromkeys(findings), key=lambda f: (place[f.file], f.line or 0, LEVELS.index(f.level), f.code))
 
 
-_NEAR, _MOST = 150, 1000
+_NEAR, _MOST = 64, 1000
 """Tables and files beyond this are logs of a program: a row is compared with this many others, so that time stays linear."""
 MEASURED = ("mem_value", "sec_per_it", "tflops", "aggr_pflops", "samples_per_s", "tokens_per_s")
 CONFIGURATION = (
@@ -136,6 +136,7 @@ _BESIDE |= {
                  "dcn data parallelism",
 }  # fmt: skip
 BESIDE = {name.strip(): kind for kind, names in _BESIDE.items() for name in names.split(",")}
+_FIELDS = frozenset(one.name for one in fields(Record))
 EXTRA = "+"
 """Before the heading of a column that no field takes, where a field is named."""
 _PLANNED = re.compile(r"planned|plan|estimate[d]?|est\.?|projected|projection|forecast|predicted|target|theoretical")
@@ -269,9 +270,10 @@ class Row:
         return _plain_figure(self.record.printed.get(heading, ""))
 
     def cell(self, name: str) -> str:
-        if name[:1] == EXTRA:
-            return self.record.printed.get(name[1:], "").strip()
-        return self.record.printed.get(self.columns.get(name, ""), "").strip()
+        heading = self.columns.get(name)
+        if heading is None:
+            return self.record.printed.get(name[1:], "").strip() if name[:1] == EXTRA else ""
+        return self.record.printed.get(heading, "").strip()
 
     def column(self, name: str) -> str:
         if name[:1] == EXTRA:
@@ -293,9 +295,9 @@ class Row:
 
     def get(self, name: str) -> float | None:
         """The value after what earlier rules proposed."""
-        if name in self.fixed:
+        if self.fixed and name in self.fixed:
             return self.fixed[name]
-        return self.figure(name[1:]) if name[:1] == EXTRA else getattr(self.record, name)
+        return getattr(self.record, name) if name in _FIELDS else self.figure(name[1:])
 
     def whole(self, name: str) -> int | None:
         value = self.get(name)
@@ -496,6 +498,8 @@ class Sheet:
     """Table -> what its columns that no field takes follow from: see `relations`."""
     asked: dict[tuple[str, int | None], tuple[relations.Relation, ...]] = field(default_factory=dict)
     """Table -> the relations that its rows are asked for."""
+    loose: set[object] = field(default_factory=set)
+    """Tables whose figures scatter; filled when it is needed."""
     peaks: dict[object, bool] = field(default_factory=dict)
     """Table -> whether its MFU are shares of a peak that a data sheet has."""
     costs: dict[tuple[object, str], tuple[float, float]] = field(default_factory=dict)
@@ -504,6 +508,7 @@ class Sheet:
     _ordered: dict[tuple[tuple[str, int | None], str], list[float]] = field(default_factory=dict)
     _unknown: dict[tuple[str, int | None], bool] = field(default_factory=dict)
     _counts: dict[tuple[tuple[str, int | None], str], Counter[object]] = field(default_factory=dict)
+    _laid_out: dict[str, dict[tuple[int | None, ...], list[Row]]] = field(default_factory=dict)
     _bearers: dict[tuple[str, str, int | None], dict[object, list[Row]]] = field(default_factory=dict)
 
     @classmethod
@@ -553,13 +558,17 @@ class Sheet:
         return self._ordered[key, name]
 
     def rare(self, row: Row, name: str, value: object) -> bool:
-        """Whether no other row of the table may have a value; in a very long one, whether it is worth looking."""
-        if len(row.mates) > 2 * _NEAR:
-            return True
+        """Whether no other row of the table may have a value; in a very long one, whether hardly any has."""
         key = row.key, name
         if key not in self._counts:
             self._counts[key] = Counter(getattr(mate.record, name) for mate in row.mates)
-        return self._counts[key][value] < 2
+        return self._counts[key][value] < 2 + len(row.mates) // (2 * _NEAR)
+
+    def laid_out(self, file: str) -> dict[tuple[int | None, ...], list[Row]]:
+        """DP, TP and PP as they are printed -> the rows of a file that have them."""
+        if file not in self._laid_out:
+            self._laid_out[file] = _grouped(self.files[file][:_MOST], lambda row: (row.record.dp, row.record.tp, row.record.pp))
+        return self._laid_out[file]
 
     def has_unknown(self, key: tuple[str, int | None]) -> bool:
         """Whether a column of the table that no field takes holds different numbers."""

@@ -58,10 +58,10 @@ def _moved_back(row: Row, cells: list[str]) -> list[Finding]:
     figures = [at for at, column in enumerate(columns) if column.field in MEASURES]
     # What stands before the place where cells moved stays where it is.
     for at, moved in _shifts(cells, stand.index(False) if foreign else len(cells), figures):
-        if all(columns[one].field for one in _exchanged(cells, moved)) and all(map(_stands, columns, moved)):
+        both = _exchanged(cells, moved)
+        if all(columns[one].field for one in both) and all(map(_stands, columns, moved)):
             trial = _as_row(row, columns, moved)
             faults, holding = broken_and_kept(trial) if trial is not None else ([], [])
-            both = _exchanged(cells, moved)
             enough = len(kept) + 2 - bool(wrong) - (unit and bool(both))
             if not all(cells[one].strip("-–— ") for one in both):
                 continue  # an empty cell is not exchanged
@@ -123,9 +123,11 @@ def _exchanged(cells: list[str], moved: list[str]) -> list[int]:
 
 def _lost(row: Row, cells: list[str]) -> bool:
     """Whether the last cell is empty, and in no other row is."""
+    if cells[-1]:
+        return False
     last = list(row.record.printed)[-1]
     others = [mate for mate in row.around if mate is not row]
-    return not cells[-1] and len(others) > 2 and all(mate.record.printed.get(last, "").strip() for mate in others)
+    return len(others) > 2 and all(mate.record.printed.get(last, "").strip() for mate in others)
 
 
 @functools.lru_cache(maxsize=4096)

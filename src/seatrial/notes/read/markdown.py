@@ -64,8 +64,11 @@ def split_row(text: str) -> list[str]:
     return [part.strip().replace("\\|", "|") for part in parts]
 
 
+_RULED = frozenset("-:+=┌├└╞")
+
+
 def is_delimiter(text: str | None) -> bool:
-    return text is not None and _DELIMITER.fullmatch(text) is not None
+    return text is not None and text.lstrip().lstrip("| \t")[:1] in _RULED and _DELIMITER.fullmatch(text) is not None
 
 
 def is_header(cells: list[str]) -> bool:
@@ -127,7 +130,7 @@ def scan(lines: Iterable[tuple[int, str]]) -> Iterator[Token]:
         aligned = is_delimiter(nxt) and nxt is not None and nxt.strip().startswith("|")
         if table and cells and (bare.startswith("|") or (table == "bare" and not after_gap)):
             # After an empty line whatever stands over an alignment row heads another table, and so do headings alone.
-            again = is_header(cells) if not after_gap else is_header(cells) or aligned and is_picture(cells)
+            again = (aligned or after_gap) and (is_header(cells) or after_gap and aligned and is_picture(cells))
             if again and aligned:
                 width = len(cells)
                 yield Token("header", number, bare)
