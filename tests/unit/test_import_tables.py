@@ -211,6 +211,10 @@ def test_columns_that_gaps_part_with_units_below_and_an_empty_cell(tmp_path):
     assert [(record.mbs, record.mem_gib, record.source_line) for record in found] == [(1, 30.1, 7), (2, None, 8), (2, 28.8, 9)]
 
 
+def test_a_column_that_begins_like_a_section(tmp_path):
+    assert said(read(tmp_path, "# GPUs  TP  s/it\n8  2  9.31\n16  2  4.70\n")) == [(None, 2, 9.31, None), (None, 2, 4.7, None)]
+
+
 def test_columns_that_one_space_parts(tmp_path):
     found = read(tmp_path, "nodes TP s/it TFLOPs\n4 2 9.31 141.2\n8 2 4.70 139.9\n\nThat was all.\n")
     assert said(found) == [(4, 2, 9.31, 141.2), (8, 2, 4.7, 139.9)]

@@ -305,6 +305,19 @@ THOUSANDS = "Sequence Length as given.\n\n" + table("""
 """)
 
 
+LOOSELY = "32 layers, hidden 4096; sequence 4096, global batch 512. TFLOPs of the last iteration.\n\n" + table("""
+    Nodes  TP  PP  s/step  tok/s/GPU  TFLOPs
+    4  1  1  7.19  9041  499.5
+    4  1  2  7.73  8437  464.7
+    4  2  4  7.89  8442  461.2
+    8  1  1  3.63  8979  489.9
+    8  2  4  4.40  7534  406.4
+    8  4  1  3.72  8751  476.0
+    16  1  2  2.68  6149  333.0
+    16  4  2  2.05  7952  443.0
+""")
+
+
 @pytest.mark.parametrize(
     ("note", "was", "typed", "column", "proposed"),
     [
@@ -341,6 +354,7 @@ THOUSANDS = "Sequence Length as given.\n\n" + table("""
         pytest.param(ROTATED, "| 18.508 | 1770 | 864 | 38.4 |", "| 1770 | 864 | 38.4 | 18.508 |", "s/step", "18.508",
                      id="the first of four figures at their end"),
         pytest.param(THOUSANDS, "| 32 | 32 | 8 |", "| 32 | 16 | 8 |", "Sequence Length (K)", "32", id="thousands of tokens"),
+        pytest.param(LOOSELY, "| 461.2 |", "| 4612 |", "TFLOPs", "461.2", id="a law that rows keep to within two hundredths"),
         pytest.param(LOSSES, "| 2.401 |", "| 24.01 |", "loss", "2.401", id="a loss"),
         pytest.param(COUNTED_IN_FULL, "| 1,722,400,768 |", "| 2,236,203,008 |", "parameters", "1,726,599,168", id="tied twice"),
     ],

@@ -74,10 +74,14 @@ RELATIONS = (
     Relation("the layout", (("world", 1), ("dp", -1), ("tp", -1), ("pp", -1), ("cp", -1))),
 )  # fmt: skip
 MEASURES = ("sec_per_it", "tflops", "tokens_per_s", "tokens_per_s_per_process", "samples_per_s", "mfu", "hfu", "aggr_pflops")
+_SAID = frozenset((*MEASURES, "nodes"))
+"""What proves nothing where it was worked out from another cell."""
 ENOUGH_ROWS, MOST = 3, 0.66
 """How many rows, and which share of them, have to agree on what is learned."""
 FEWER = 0.42
 """Share that is enough where rows agree to their last digit."""
+LOOSE_ROWS, LOOSE_MOST = 5, 0.8
+"""The same where rows agree within a few hundredths only."""
 _FEW = 40
 _MOST_ROWS = 300
 UNSAID, UNSAID_MOST = "without a batch or a sequence", 0.7
@@ -192,7 +196,7 @@ def residue(row: Row, relation: Relation, other: dict[str, object] | None = None
             continue  # where nobody says it, it is part of what is learned
         if value is None and name == "world" and not relation.exact and _same_devices(row):
             continue
-        if value is None or name in MEASURES and (name in row.record.inferred or name in row.record.estimated):
+        if value is None or name in _SAID and (name in row.record.inferred or name in row.record.estimated):
             return None
         total += power * value
     return total
@@ -452,12 +456,25 @@ def _rule(offs: tuple[tuple[float, float], ...], known: tuple[float, ...], most:
         if exactly >= 2 and exactly >= len(near) - sum(abs(off - value) <= WINDOW / 3 for off in near):
             return Rule(value, 0.0, exactly, _misses(offs, value))
     if (len(near) < ENOUGH_ROWS or len(near) < most * len(offs)) and not _beyond_chance(offs, middle):
-        return None
+        return _loosely(where, offs, known, open_) if most < UNSAID_MOST else None
     # Coarse digits tell the figure less well than fine ones do.
     fine = sorted((may, off) for off, may in offs if abs(off - middle) <= open_ + WINDOW / 3)
     constant = statistics.median(off for _, off in fine[: max(2, len(fine) // 2)])
     scatter = statistics.median(abs(off - constant) for off in near)
     return Rule(constant, scatter, len(near), _misses(offs, constant))
+
+
+def _loosely(
+    where: list[float], offs: tuple[tuple[float, float], ...], known: tuple[float, ...], open_: float
+) -> Rule | None:
+    """What nearly all rows keep to within a few hundredths: means over other iterations, on both sides of it."""
+    middle = statistics.median(where)
+    near = [off for off in where if abs(off - middle) <= open_ + WINDOW]
+    if len(near) < LOOSE_ROWS or len(near) < LOOSE_MOST * len(offs):
+        return None
+    middle = statistics.median(near)
+    constant = next((value for value in known if abs(value - middle) <= WINDOW / 2), middle)
+    return Rule(constant, statistics.median(abs(off - constant) for off in near), len(near), _misses(offs, constant))
 
 
 def _misses(offs: Iterable[tuple[float, float]], constant: float) -> Misses:

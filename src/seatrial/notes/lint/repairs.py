@@ -77,6 +77,8 @@ MANY = 3.0
 """Logarithm of a factor by which nobody changes a batch without a word."""
 FAR = 1.2
 """Logarithm of a factor beyond which a value needs more for it than that it would mend the row."""
+SURELY, LIKELY = 8.0, 6.0
+"""How many times what the others miss a relation by makes a small difference an error, and a doubt."""
 ENOUGH, CLEAR, MARGIN, LEAD = 1.0, 3.0, 0.9, 2.0
 _TIMES = {1000.0: ("milliseconds", "ms-not-s"), 1e-3: ("seconds", "time-unit"), 60.0: ("seconds", "time-unit"),
           1 / 60.0: ("minutes", "time-unit"), 1 / 3600.0: ("hours", "time-unit")}  # fmt: skip
@@ -498,12 +500,17 @@ def _measure(row: Row, name: str, value: float, bounds: tuple[float, float], sco
     assert figure is not None
     low, high = (value * math.exp(min(max(bound, -0.05), 0.05)) for bound in (min(bounds), max(bounds)))
     ratio = figure.value / value
-    shown, why, code = _like(row, name, figure).like(value), "", ""
+    like = _like(row, name, figure)
+    shown, why, code = like.like(value), "", ""
     # What was solved may miss a number that was typed by half a digit; where the point moved the last digit did too.
     half = min(figure.unit / 2 * max(1.0, value / figure.value), 0.003 * value)
     half = max(0.0, half - (high - low) / 2) if abs(math.log(value / figure.value)) < FAR else half
     slip = digits.slip(figure.like(figure.value), _in_print(figure, low - half, high + half))
-    if slip is not None:
+    pointless = figure.value * (like.step or like.unit) / (figure.step or figure.unit)
+    if like is not figure and low - half <= pointless <= high + half:
+        # The point that the other cells of the column have, and this one lost.
+        score, why, shown, value = score + SLIP[0][1], " (the point moved)", like.like(pointless), pointless
+    elif slip is not None:
         points = next(points for chance, points in SLIP if slip.chance < chance)
         score, why = score + points, f" ({slip.how})"
         near = points >= 2 and abs(figure.meant(slip.value) - value) <= 0.55 * figure.unit
@@ -634,7 +641,10 @@ def _report(row: Row, broken: list[tuple[Relation, Rule, float]], repairs: list[
     fine = abs(off) > SMALL or abs(off) > 3 * (slack(row, relation) + wobble(row, relation, rule))
     grave = abs(off) > GRAVE or known and fine and best is not None and best.score >= CLEAR
     sure = max(b[1].support for b in broken) >= 2 and not row.planned
-    level: Level = "error" if grave and sure else "warning"
+    # What is hardly more than the others miss the relation by may be a mean over other iterations, whatever explains it.
+    out = max(b[1].misses.stands_out(b[2], slack(row, b[0])) for b in broken)
+    grave = grave and out > (LIKELY if abs(off) > GRAVE else SURELY)
+    level: Level = "error" if grave and sure else "warning" if out > LIKELY else "info"
     row.settled = True
     if best is not None and known:
         code = best.code or _code(best.name, broken)

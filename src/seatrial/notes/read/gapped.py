@@ -26,7 +26,9 @@ FEWEST, LONGEST, WIDEST = 3, 2000, 400
 _GAP = re.compile(r"\S(?: {2,}|\t+)\S")
 _CELLS = {"gaps": re.compile(r"\S+(?: \S+)*"), "words": re.compile(r"\S+")}
 _RULE = re.compile(r"[-=_─━\s+]+")
-_OTHER = ("|", "#", ">", "```", "~~~", "<", "- ", "* ", "+ ", "┌", "│")
+_OTHER = ("|", ">", "```", "~~~", "<", "- ", "* ", "+ ", "┌", "│")
+_HEADING = re.compile(r"#{1,6} (?!.*\S {2,}\S)")
+"""Of a section; `# GPUs   s/it` is one of a column."""
 
 
 def pipes_of_gaps(lines: Iterable[Line]) -> Iterator[Line]:
@@ -39,17 +41,21 @@ def pipes_of_gaps(lines: Iterable[Line]) -> Iterator[Line]:
             continue
         block = [found]
         for held in stream:
-            if not held[1].strip() or held[1].lstrip().startswith(_OTHER) or len(block) >= LONGEST:
+            if not held[1].strip() or _begins_else(held[1].lstrip()) or len(block) >= LONGEST:
                 break
             block.append(held)
             held = None
         yield from _made(block)
 
 
+def _begins_else(bare: str) -> bool:
+    return bare.startswith(_OTHER) or bare[:1] == "#" and _HEADING.match(bare) is not None
+
+
 def _may_begin(line: str) -> bool:
     """Whether a line has gaps, or is a few words that all read as headings, and nothing else that tables are made of."""
     bare = line.strip()
-    if len(bare) > WIDEST or bare.startswith(_OTHER) or "|" in bare or bare[:1].isdigit():
+    if len(bare) > WIDEST or _begins_else(bare) or "|" in bare or bare[:1].isdigit():
         return False
     return _GAP.search(bare) is not None or len(bare) < 80 and (len(words := bare.split()) > FEWEST) and all(
         read_heading(word).field for word in words)  # fmt: skip
