@@ -269,3 +269,9 @@ def test_runs_side_by_side_under_names_of_which_one_is_a_word_of_tables(tmp_path
     rows = "| nodes | 4 | 4 | 8 |\n| TP | 4 | 4 | 2 |\n| s/it | 9.31 | 8.02 | 4.7 |\n"
     found = read(tmp_path, "| | base | selective | TP 2 |\n|--|--|--|--|\n" + rows)
     assert said(found) == [(4, 4, 9.31, None), (4, 4, 8.02, None), (8, 2, 4.7, None)]
+
+
+def test_layers_of_each_stage_are_as_many_as_the_stages(tmp_path):
+    heads = "| PP | DP | layers per stage | s/it |\n|--|--|--|--|\n"
+    found = read(tmp_path, heads + "| 16 | 4 | 3,4x14,2 | 10.1 |\n| 6 | 4 | 3,4x14,2 | 11.2 |\n| 8 | 4 | auto | 9.1 |\n")
+    assert [record.stage_layers for record in found] == ["-".join(["3", *["4"] * 14, "2"]), "3-14-14-14-14-2", ""]

@@ -14,9 +14,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from seatrial import stages
 from seatrial.columns import COLUMNS, LAYOUT
 from seatrial.notes.read.outline import SHAPE, Around, Outline
-from seatrial.notes.read.parsing import POSITIVE, Cell, is_blank, read_cell, take_date
+from seatrial.notes.read.parsing import POSITIVE, Cell, is_blank, read_cell, take_date, take_flags
 from seatrial.notes.read.statements import read_statements, read_status
 from seatrial.record import Outcome, Record, State, Status
 from seatrial.tables import Problem, Where
@@ -77,6 +78,11 @@ def row_record(
         for c, raw, cell in unread
     ]
     values, inferred = _with_context(row, around)
+    if values.get("stage_layers") and values.get("pp"):
+        wanted = (values["pp"], values["pp"] * (values.get("vp") or 1))
+        for column, raw in zip(columns, cells):
+            if column.kind == "stages" and read_cell(column, raw).value == values["stage_layers"]:
+                values["stage_layers"] = stages.said(stages.read(take_flags(clean(raw))[0], wanted))
     record = Record(state=state, outcome=outcome, source_file=where.file, source_line=where.line,
                     section=around.section, table=where.table, env={**around.env, **row.env},
                     extra={**around.extra, **row.extra}, printed=_printed(columns, cells), flags=tuple(row.flags),
