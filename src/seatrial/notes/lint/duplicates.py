@@ -69,13 +69,16 @@ def same_configuration(a: Row, b: Row, *, but: tuple[str, ...] = ()) -> bool:
 _SETTINGS, _SHAPE = operator.attrgetter(*CONFIGURATION), CONFIGURATION.index("layers")
 
 
+_UNSAID: dict[object, object] = {"": None}
+
+
 def _configuration(row: Row) -> tuple[object, ...]:
     """All that was asked, None where nobody said; kept until a finding proposes another value."""
     if row.configuration is None:
         values = _SETTINGS(row.record)
         if row.fixed:
             values = tuple(_setting(row, name) for name in CONFIGURATION)
-        known = tuple(None if value == "" else value for value in values)
+        known = tuple(map(_UNSAID.get, values, values))
         row.configuration = (*known[:_SHAPE], row.layers, row.hidden, *known[_SHAPE + 2 :])
     return row.configuration
 

@@ -10,9 +10,10 @@ sentence is marked as inferred and has to prove itself on the rows. A sentence h
 from __future__ import annotations
 
 import bisect
+import operator
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 
 from seatrial.notes.lint.devices import device_named, presets_in
@@ -136,6 +137,10 @@ _EXPERTS = re.compile(r"\bMoE\b|\bexperts\b|\bmixture[ -]of|\bmixtral", re.IGNOR
 _GLU = re.compile(r"\bllama|\bswiglu|\bgeglu|\bglu\b", re.IGNORECASE)
 
 
+_FIELDS = tuple(one.name for one in fields(Record))
+_VALUES = operator.attrgetter(*_FIELDS)
+
+
 class Hints:
     def __init__(self, lines: tuple[str, ...]) -> None:
         self.lines = lines
@@ -158,7 +163,8 @@ class Hints:
             del new["kv_heads"]
         if not new:
             return record
-        return replace(record, **new, inferred=tuple(sorted({*record.inferred, *new})))  # type: ignore[arg-type]
+        values = dict(zip(_FIELDS, _VALUES(record)))  # a third of what `replace` takes, and every row has one
+        return Record(**{**values, **new, "inferred": tuple(sorted({*record.inferred, *new}))})
 
     def _of(self, record: Record) -> dict[str, object]:
         # All rows of a table stand under the same text.

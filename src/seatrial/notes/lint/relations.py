@@ -186,11 +186,18 @@ def belongs(row: Row, relation: Relation, name: str) -> bool:
 
 def residue(row: Row, relation: Relation, other: dict[str, object] | None = None) -> float | None:
     """The logarithm of the product; None where the row does not have all its fields."""
+    if other:
+        return _residue(row, relation, other, {})
+    if relation.name not in row.terms:
+        row.terms[relation.name] = _residue(row, relation, {}, row.terms)
+    return row.terms[relation.name]
+
+
+def _residue(row: Row, relation: Relation, other: dict[str, object], known: dict[str, float | None]) -> float | None:
     total = 0.0
-    known = {} if other else row.terms
     for name, power in relation.terms:
         if name not in known:
-            known[name] = term(row, name, other or {})
+            known[name] = term(row, name, other)
         value = known[name]
         if value is None and name in ("gbs", "seq") and ("sec_per_it", 1) in relation.terms:
             continue  # where nobody says it, it is part of what is learned
@@ -213,8 +220,11 @@ def is_measure(name: str) -> bool:
 
 def slack(row: Row, relation: Relation, but: str = "") -> float:
     """What the printed digits leave open, whether they were rounded or cut off."""
-    shown = [row.printed(name) for name in relation.measures if name != but]
-    return 1e-6 + sum(2 * figure.slack for figure in shown if figure is not None)
+    if but:
+        return 1e-6 + sum(2 * figure.slack for name in relation.measures if name != but and (figure := row.printed(name)))
+    if relation.name not in row.slacks:
+        row.slacks[relation.name] = 1e-6 + sum(2 * figure.slack for name in relation.measures if (figure := row.printed(name)))
+    return row.slacks[relation.name]
 
 
 # ---- what the rows of a table keep to
@@ -446,7 +456,9 @@ def _rule(offs: tuple[tuple[float, float], ...], known: tuple[float, ...], most:
     if len(offs) <= _FEW:
         # Rows with fine digits say more than those that agree with nearly anything.
         weighed = [(off, may + EXACTLY, -math.log(min(0.9, may + EXACTLY))) for off, may in offs]
-        middle = max(where, key=lambda at: sum(weight for off, may, weight in weighed if abs(off - at) <= may))
+        alike = where[-1] - where[0] <= min(may for _, may, _ in weighed)  # as they nearly always are
+        middle = where[0] if alike else max(
+            where, key=lambda at: sum(weight for off, may, weight in weighed if abs(off - at) <= may))  # fmt: skip
     else:
         middle = max(where, key=lambda at: bisect.bisect_right(where, at + EXACTLY) - bisect.bisect_left(where, at - EXACTLY))
     open_ = statistics.median(may for _, may in offs)

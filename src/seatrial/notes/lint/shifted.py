@@ -47,7 +47,8 @@ def _moved_back(row: Row, cells: list[str]) -> list[Finding]:
     unit = any(re.match(r"[\d.,]+ ?[a-zA-Z%]", cell) for cell in foreign)
     wrong = len(foreign) + _lost(row, cells)
     gross = any(abs(off) > GROSS for _, _, off in broken)
-    gap = any(not cell.strip("-–— ") and column.field in MEASURES for column, cell in zip(columns, cells))
+    figures = _figures(tuple(row.record.printed))
+    gap = any(not cells[at].strip("-–— ") for at in figures)
     if not wrong and len(broken) < 2 and not gross and not gap:
         return []
     ranges = _ranges(row)
@@ -55,7 +56,6 @@ def _moved_back(row: Row, cells: list[str]) -> list[Finding]:
     if not wrong and not broken and before + gap < 2:
         return []
     best: tuple[tuple[int, int], int, list[str], Row] | None = None
-    figures = [at for at, column in enumerate(columns) if column.field in MEASURES]
     # What stands before the place where cells moved stays where it is.
     for at, moved in _shifts(cells, stand.index(False) if foreign else len(cells), figures):
         both = _exchanged(cells, moved)
@@ -135,6 +135,12 @@ def _columns(headings: tuple[str, ...]) -> list[Column]:
     return settle([read_heading(heading) for heading in headings])
 
 
+@functools.lru_cache(maxsize=4096)
+def _figures(headings: tuple[str, ...]) -> list[int]:
+    """Where what is measured stands."""
+    return [at for at, column in enumerate(_columns(headings)) if column.field in MEASURES]
+
+
 @functools.lru_cache(maxsize=65536)
 def _stands(column: Column, cell: str) -> bool:
     """Whether a cell can stand in a column; in one that no field takes, and as a note, anything can."""
@@ -178,4 +184,4 @@ def _as_row(row: Row, columns: list[Column], cells: list[str]) -> Row | None:
     reading = row.reading or next((mate.reading for mate in row.around if mate.reading is not None), None)
     return replace(row, record=moved, reading=reading, fixed={}, reasons={}, configuration=None, judged=None, keys={},
                    layers=moved.layers or row.layers, hidden=moved.hidden or row.hidden, seq=moved.seq or row.seq,
-                   _printed={}, _beside=None, terms={})  # fmt: skip
+                   _printed={}, _beside=None, terms={}, slacks={})  # fmt: skip
