@@ -275,3 +275,19 @@ def test_layers_of_each_stage_are_as_many_as_the_stages(tmp_path):
     heads = "| PP | DP | layers per stage | s/it |\n|--|--|--|--|\n"
     found = read(tmp_path, heads + "| 16 | 4 | 3,4x14,2 | 10.1 |\n| 6 | 4 | 3,4x14,2 | 11.2 |\n| 8 | 4 | auto | 9.1 |\n")
     assert [record.stage_layers for record in found] == ["-".join(["3", *["4"] * 14, "2"]), "3-14-14-14-14-2", ""]
+
+
+BOX = """
++-------+----+--------+--------+
+| nodes | TP |   s/it | TFLOPs |
++-------+----+--------+--------+
+|     4 |  2 |   9.31 |  141.2 |
+|     8 |  2 |   4.70 |  139.9 |
++-------+----+--------+--------+
+"""
+
+
+@pytest.mark.parametrize("fence", ["", "```\n"])
+def test_a_box_as_programs_print_it_has_a_row_in_each_line(tmp_path, fence: str):
+    found = read(tmp_path, f"Runs:\n{fence}{BOX.strip()}\n{fence}")
+    assert said(found) == [(4, 2, 9.31, 141.2), (8, 2, 4.7, 139.9)] and found[1].source_line - found[0].source_line == 1

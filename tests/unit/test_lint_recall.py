@@ -203,6 +203,14 @@ PEAKS = "Peaks: 197 (v5e, 16 GB), 459 (v5p, 95 GB), 918 (v6e, 32 GB).\n\n" + tab
     TPU v5p  128  512  4.473  221.2
     TPU v6e  256  512  1.523  315.5
 """)
+BY_NODE = "32 layers, hidden 4096; seq 8192; 64 or more devices.\n\n" + table("""
+    nodes  mbs  GBS  ms/step  tokens/s/GPU
+    16  1  1024  7520  8715
+    16  4  1024  8326  7871
+    32  2  2048  7927  8268
+    64  4  4096  7939  8255
+    64  2  4096  8005  8187
+""")
 EQUAL = "Batch in tokens kept.\n\n" + table("""
     GPUs  seq  GBS  step time (s)
     512  4096  4096  21.44
@@ -212,9 +220,9 @@ EQUAL = "Batch in tokens kept.\n\n" + table("""
 """)
 
 
-@pytest.mark.parametrize("note", [SIZES, FEATURES, UNSAID_AXIS, UNSAID_LENGTH, STEP, PEAKS, EQUAL], ids=[
+@pytest.mark.parametrize("note", [SIZES, FEATURES, UNSAID_AXIS, UNSAID_LENGTH, STEP, PEAKS, EQUAL, BY_NODE], ids=[
     "a line of several sizes", "what else was on", "stages that nobody says", "lengths that nobody says", "seconds under Step",
-    "a peak for each device", "a batch as large as the sequence"])
+    "a peak for each device", "a batch as large as the sequence", "devices of a node that nobody says"])
 def test_nothing_is_said_of_what_is_right(lint, note: str):
     assert lint(note) == []
 

@@ -75,6 +75,7 @@ PATTERNS: dict[str, tuple[str, ...]] = {
         rf"{_DEVICE}\b",
         rf"\b(\d)()\s?[x×]\s?(?:[\w-]+ )?{_DEVICE}\b",
         r"\b(\d+)()-GPU nodes?\b",
+        r"\bnodes of (\d{1,2})()(?=\s*(?:[.,;)]|$))",
         rf"\b{_DEVICE}\b[^.|\n\d]{{0,4}}(?:\(?\d+ ?Gi?B\)?)?[ ,;:(]+(\d+)() (?:of them )?"
         r"(?:per|a|to a|in a|in each|on each) node\b",
     ),

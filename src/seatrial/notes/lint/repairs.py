@@ -144,6 +144,7 @@ def _stated_otherwise(mates: list[Row]) -> list[Finding]:
         if UNSAID in key_of(first, relation) or any(term(first, name, {}) is None for name, _ in relation.terms):
             continue
         counts = {row.world or 1 for row in mates} | {first.procs or 1}
+        counts |= {4, 8, 16} if first.record.nodes and not first.record.gpus and not first.record.procs_per_node else set()
         if any(abs(abs(rule.constant) - math.log(count)) < 0.01 for count in counts):
             continue  # of one device, or of all of them
         for name in asked:
