@@ -313,6 +313,23 @@ THOUSANDS = "Sequence Length as given.\n\n" + table("""
 """)
 
 
+ONCE = "48 layers; seq 2048; nodes of 8.\n\n" + table("""
+    GPUs  TP  PP  MBS  grad acc  GBS  s/it  tok/s
+    256  8  4  2  128  2048  5.28  794376
+    256  8  8  4  128  2048  5.43  772432
+    512  8  4  1  256  4096  5.49  1527980
+    512  8  8  1  512  4096  5.41  1550575
+    512  8  8  2  256  4096  5.28  1588752
+    1024  8  4  2  128  8192  5.34  3141802
+""")
+FIVE = "32 layers, hidden 4096; sequence 4096.\n\n" + table("""
+    GPUs  TP  PP  GBS  ms/step  TFLOPS
+    64  2  2  512  3152  568.9
+    256  1  1  2048  2911  615.8
+    256  1  2  2048  2793  640.2
+    256  4  1  2048  2867  627.8
+    512  4  2  4096  3072  580.4
+""")
 LOOSELY = "32 layers, hidden 4096; sequence 4096, global batch 512. TFLOPs of the last iteration.\n\n" + table("""
     Nodes  TP  PP  s/step  tok/s/GPU  TFLOPs
     4  1  1  7.19  9041  499.5
@@ -363,6 +380,8 @@ LOOSELY = "32 layers, hidden 4096; sequence 4096, global batch 512. TFLOPs of th
                      id="the first of four figures at their end"),
         pytest.param(THOUSANDS, "| 32 | 32 | 8 |", "| 32 | 16 | 8 |", "Sequence Length (K)", "32", id="thousands of tokens"),
         pytest.param(LOOSELY, "| 461.2 |", "| 4612 |", "TFLOPs", "461.2", id="a law that rows keep to within two hundredths"),
+        pytest.param(ONCE, "| 2 | 256 |", "| 1 | 256 |", "MBS", "2", id="a layout is not run twice"),
+        pytest.param(FIVE, "| 568.9 |", "| 658.9 |", "TFLOPS", "568.9", id="four rows of five within a hundredth"),
         pytest.param(LOSSES, "| 2.401 |", "| 24.01 |", "loss", "2.401", id="a loss"),
         pytest.param(COUNTED_IN_FULL, "| 1,722,400,768 |", "| 2,236,203,008 |", "parameters", "1,726,599,168", id="tied twice"),
     ],

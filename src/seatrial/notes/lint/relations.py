@@ -81,7 +81,7 @@ ENOUGH_ROWS, MOST = 3, 0.66
 FEWER = 0.42
 """Share that is enough where rows agree to their last digit."""
 LOOSE_ROWS, LOOSE_MOST = 5, 0.8
-"""The same where rows agree within a few hundredths only."""
+"""The same where rows agree within a few hundredths only; of five rows four, within half of that."""
 _FEW = 40
 _MOST_ROWS = 300
 UNSAID, UNSAID_MOST = "without a batch or a sequence", 0.7
@@ -481,8 +481,8 @@ def _loosely(
 ) -> Rule | None:
     """What nearly all rows keep to within a few hundredths: means over other iterations, on both sides of it."""
     middle = statistics.median(where)
-    near = [off for off in where if abs(off - middle) <= open_ + WINDOW]
-    if len(near) < LOOSE_ROWS or len(near) < LOOSE_MOST * len(offs):
+    near = [off for off in where if abs(off - middle) <= open_ + (WINDOW if len(offs) > LOOSE_ROWS else WINDOW / 2)]
+    if len(near) < LOOSE_ROWS - 1 or len(near) < LOOSE_MOST * len(offs):
         return None
     middle = statistics.median(near)
     constant = next((value for value in known if abs(value - middle) <= WINDOW / 2), middle)
