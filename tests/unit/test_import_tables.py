@@ -291,3 +291,83 @@ BOX = """
 def test_a_box_as_programs_print_it_has_a_row_in_each_line(tmp_path, fence: str):
     found = read(tmp_path, f"Runs:\n{fence}{BOX.strip()}\n{fence}")
     assert said(found) == [(4, 2, 9.31, 141.2), (8, 2, 4.7, 139.9)] and found[1].source_line - found[0].source_line == 1
+
+
+def test_tables_of_wikis(tmp_path):
+    confluence = """h2. Results
+
+||nodes||TP||s/iter||TFLOPs/GPU||
+|4|2|1.25|150.5|
+|8|2|1.31|144.0|
+"""
+    mediawiki = """== Results ==
+{| class="wikitable"
+|+ Steps
+! nodes !! TP !! s/iter !! style="text-align: right" | TFLOPs/GPU
+|-
+| 4 || 2 || 1.25 || 150.5
+|-
+| 8
+| 2
+| 1.31
+| style="color: red" | 144.0
+|}
+"""
+    for text in (confluence, mediawiki):
+        records = read(tmp_path, text)
+        assert said(records) == [(4, 2, 1.25, 150.5), (8, 2, 1.31, 144.0)]
+        assert {record.section for record in records} == {"Results"}
+
+
+def test_a_csv_with_decimal_commas_has_them_before_three_digits_too(tmp_path):
+    text = "węzły;TP;s/it;TFLOPs/GPU\n2;4;14,482;50,3\n4;4;7,413;49,2\n"
+    assert said(read(tmp_path, text, "rows.csv")) == [(2, 4, 14.482, 50.3), (4, 4, 7.413, 49.2)]
+    text = "nodes;TP;tokens/s;TFLOPs/GPU\n2;4;14,482;50.3\n4;4;27,413;49.2\n"
+    assert [record.tokens_per_s for record in read(tmp_path, text, "rows.csv")] == [14482.0, 27413.0]
+
+
+def test_a_mark_for_as_above_is_the_cell_above(tmp_path):
+    rows = [("4", "2", "1.25", "150.5"), ("〃", "same", "1.31", "144.0"), ("8", '"', "1.40", "139.0"),
+            ("〃", "4", "ditto", "138.0")]
+    expected = [(4, 2, 1.25, 150.5), (4, 2, 1.31, 144.0), (8, 2, 1.4, 139.0), (8, 4, 1.4, 138.0)]
+    heads = ("nodes", "TP", "s/it", "TFLOPs")
+    piped = "\n".join("| " + " | ".join(cells) + " |" for cells in (heads, ("---",) * 4, *rows))
+    assert said(read(tmp_path, piped)) == expected
+    tabbed = "\n".join("\t".join(cells).replace('"', "〃") for cells in (heads, *rows))
+    assert said(read(tmp_path, tabbed, "rows.tsv")) == expected
+
+
+def test_units_below_headings_set_by_gaps_and_the_axes_of_a_mesh(tmp_path):
+    text = """```
+pod      chips   tensor   batch   step   tokens    TFLOP/s
+                         (seqs)    (s)    per s   per chip
+------   -----   ------   -----   ----   ------   --------
+v4-256     128        4     512   9.19   113833      118.8
+v4-512     256        4    1024   9.23   227000      118.3
+```
+"""
+    found = [(r.machine, r.gpus, r.tp, r.gbs, r.sec_per_it, r.tokens_per_s, r.tflops) for r in read(tmp_path, text)]
+    assert found == [("v4-256", 128, 4, 512, 9.19, 113833.0, 118.8), ("v4-512", 256, 4, 1024, 9.23, 227000.0, 118.3)]
+
+
+def test_settings_under_the_headings_of_an_org_file_stay_there(tmp_path):
+    text = """* Small, DP = 16
+
+| nodes | TP | s/it |
+|-------+----+------|
+|     4 |  2 | 1.25 |
+|-------+----+------|
+|     4 |  4 | 1.35 |
+
+* Large
+
+| nodes | TP | s/it |
+|-------+----+------|
+|     8 |  2 | 1.31 |
+"""
+    assert [record.dp for record in read(tmp_path, text, "notes.org")] == [16, 16, None]
+
+
+def test_a_910b_is_a_device_and_a_million_tokens_are_a_sequence(tmp_path):
+    text = "## Ascend 910B\n\n| context | TP | s/it |\n|---|---|---|\n| 512K | 2 | 117.8 |\n| 1M | 2 | 234.6 |\n"
+    assert [(record.size_label, record.seq) for record in read(tmp_path, text)] == [("", 1 << 19), ("", 1 << 20)]

@@ -6,7 +6,8 @@ import pytest
 import notes_corpus
 
 
-@pytest.fixture(scope="module", params=["open", "blind", "fresh", "unseen", "later", "again", "scattered", "harbour"])
+@pytest.fixture(scope="module", params=["open", "blind", "fresh", "unseen", "later", "again", "scattered", "harbour",
+                                        "lighthouse"])
 def score(request: pytest.FixtureRequest) -> notes_corpus.Score:
     return notes_corpus.score(request.param)
 

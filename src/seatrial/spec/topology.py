@@ -53,7 +53,7 @@ class Topology:
     """Data parallel: replicas of the model."""
     tp: int = fields.field(1, label="TP", kind="count", searched=True, degree=True, title="Tensor parallel (TP)",
         names="tp, mp, tensor parallel, tensor parallel size, tensor model parallel size, model parallel, model parallel size, "
-              "tp size, mp size, tp degree, tensor parallelism, tmp")
+              "tp size, mp size, tp degree, tensor parallelism, tmp, tensor")
     """Tensor parallel: ranks that share every layer."""
     pp: int = fields.field(1, label="PP", kind="count", searched=True, degree=True, title="Pipeline parallel (PP)",
         names="pp, pipeline parallel, pipeline parallel size, pipeline model parallel size, pp size, pp degree, pipeline, "

@@ -19,7 +19,7 @@ class Batch:
 
     gbs: int = fields.field(label="GBS", kind="count", searched=True, title="Global batch (GBS)",
         names="gbs, global batch, global batch size, global bs, global batchsize, batch size, batch, bs, train batch size, "
-              "train batch, total batch size")
+              "train batch, total batch size, sequences per step, seqs per step, sequences per iteration")
     """Sequences of one iteration, over all replicas."""
     rampup_start: int | None = None
     """The batch grows from this …"""

@@ -25,7 +25,8 @@ Kind = Literal[
 
 _NAMES = """
 machine word:
-    machine, cluster, system, hardware, device, card, gpu type, gpu model, accelerator, device type, accelerator type
+    machine, cluster, system, hardware, device, card, gpu type, gpu model, accelerator, device type, accelerator type,
+    pod, slice
 gpus:
     npu num, gpus used, gcds, num gcds
 nodes:

@@ -11,39 +11,42 @@ import re
 import unicodedata
 
 _WORDS = """
-time: temps, tiempo, tempo, zeit
+time: temps, tiempo, tempo, zeit, czas
 duration: duree, dauer, durata, duracion
 iteration: iteracion, iterazione, iteracao
-step: schritt, paso, passo, etape
-steps: schritte, pasos, passi, etapes
-seconds: secondes, segundos, secondi, sekunden
+step: schritt, paso, passo, etape, krok
+steps: schritte, pasos, passi, etapes, kroki
+seconds: secondes, segundos, secondi, sekunden, sekundy
 second: seconde, segundo, secondo, sekunde
-nodes: noeuds, nodos, knoten, nodi
-node: noeud, nodo
-devices: dispositivos, geraete, gerate, cartes, tarjetas, karten, rechenkarten
-device: dispositivo, geraet, gerat, carte, tarjeta, karte
-memory: memoire, memoria, speicher, speicherbedarf, speicherverbrauch, arbeitsspeicher
+nodes: noeuds, nodos, knoten, nodi, wezly
+node: noeud, nodo, wezel
+devices: dispositivos, geraete, gerate, cartes, tarjetas, karten, rechenkarten, urzadzenia
+device: dispositivo, geraet, gerat, carte, tarjeta, karte, urzadzenie
+memory: memoire, memoria, speicher, speicherbedarf, speicherverbrauch, arbeitsspeicher, pamiec
 tokens: jetons, jeton, fichas
-samples: echantillons, muestras, beispiele, proben, campioni, amostras
-layers: couches, capas, schichten, strati, camadas, lagen
-heads: tetes, cabezas, koepfe, kopfe, cabecas, teste
+samples: echantillons, muestras, beispiele, proben, campioni, amostras, probki
+layers: couches, capas, schichten, strati, camadas, lagen, warstwy, warstw
+heads: tetes, cabezas, koepfe, kopfe, cabecas, teste, glowice, glowic
 model: modele, modelo, modell, modello
 size: taille, tamano, groesse, grosse, dimensione, tamanho, modellgrosse, modellgroesse
 batch: lots, lote, lotto, stapel
-hidden: cachee, oculta, oculto, verborgene, versteckte, nascosta
+hidden: cachee, oculta, oculto, verborgene, versteckte, nascosta, ukryty, ukryta
 step time: schrittdauer, iterationszeit, iterationsdauer
 batch size: batchgroesse, batchgrosse, stapelgroesse, stapelgrosse, losgrosse, losgroesse
 micro batch size: mikrobatch, microlot, microlote, microbatch, mikrobatchgrosse, mikrobatchgroesse
 global batch size: globalbatch, globalbatchgrosse, globalbatchgroesse, gesamtbatch, gesamtbatchgrosse, gesamtbatchgroesse
 global: globale, globaler, globales, globalen
-sequence: secuencia, sequenz, sequenza, sequencia
-sequences: secuencias, sequenzen
+sequence: secuencia, sequenz, sequenza, sequencia, sekwencji, sekwencja
+sequences: secuencias, sequenzen, sekwencje
+context: contexto, contexte, kontext, contesto, kontekst
 sequence length: sequenzlange, sequenzlaenge, kontextlange, kontextlaenge
-length: longueur, longitud, laenge, lange, lunghezza, comprimento
+length: longueur, longitud, laenge, lange, lunghezza, comprimento, dlugosc
 recompute: recalcul, recalculo, neuberechnung, ricalcolo
-vocabulary: vokabular, vocabulaire, vocabulario
-throughput: debit, rendimiento, durchsatz, tokendurchsatz, vazao, desempenho
-number: anzahl, nombre, numero
+vocabulary: vokabular, vocabulaire, vocabulario, slownik
+throughput: debit, rendimiento, durchsatz, tokendurchsatz, vazao, desempenho, przepustowosc
+parameters: parametros, parametres, parametri, parametrow
+hidden size: dimensao
+number: anzahl, nombre, numero, liczba
 GB: Go
 GiB: Gio
 MB: Mo
@@ -95,7 +98,7 @@ step: ステップ, 步
 GPU: 卡, 枚
 """
 """Words of tongues that leave no space between them."""
-_LIGATURES = str.maketrans({"œ": "oe", "Œ": "Oe", "ß": "ss", "æ": "ae"})
+_LIGATURES = str.maketrans({"œ": "oe", "Œ": "Oe", "ß": "ss", "æ": "ae", "ł": "l", "Ł": "L", "ø": "o"})
 
 
 def _table(text: str) -> dict[str, str]:

@@ -350,7 +350,7 @@ def _memory_slip(wrong: Row, right: Row) -> Slip | None:
 def _memory_oddness(row: Row) -> float:
     near = [mate.record.mem_gib for mate in row.around if mate is not row and mate.record.mem_gib and row.record.mem_gib
             and same_configuration(row, mate, but=("mbs", "gbs"))]  # fmt: skip
-    others = near or [mate.record.mem_gib for mate in row.around if mate is not row and mate.record.mem_gib]
+    others = near if len(near) > 1 else [mate.record.mem_gib for mate in row.around if mate is not row and mate.record.mem_gib]
     return abs(math.log((row.record.mem_gib or 1) / statistics.median(others))) if others else 0.0
 
 

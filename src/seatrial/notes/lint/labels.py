@@ -29,6 +29,7 @@ def label_parameters(label: str) -> tuple[float, float] | None:
     if _WHOLE.fullmatch(label.strip()):
         return float(re.sub(r"\D", "", label)), 0.5
     label = re.sub(r"(?<=\d),(?=\d{3}\b|\d{3}[A-Z])", "", label)
+    label = re.sub(r"(?<=\d),(?=\d{1,2}(?!\d))", ".", label)
     match = _ACTIVE.search(label) or (None if is_mixture(label) else _LABEL.search(label))
     if match is None:
         return None

@@ -432,7 +432,7 @@ def batch(row: Row) -> list[Finding]:
     name, proposed = _meant(row, dp, mbs, gbs)
     if proposed is not None:
         return [
-            row.find("batch-divisible", "error", f"{message}; {row.column(name)} {proposed} as in the other rows would do",
+            row.find("batch-divisible", "error", f"{message}; {row.column(name)} {proposed} as in other rows would do",
                      name=name, proposed=str(proposed))
         ]
     return [row.find("batch-divisible", "error", message, name="gbs")]
@@ -457,7 +457,10 @@ def _meant(row: Row, dp: int, mbs: int, gbs: int) -> tuple[str, int | None]:
     theirs = [n for n in others if gbs % (dp * n) == 0 and not any(_same_but(mate, row.record, mbs=n) for mate in mates)]
     if _ran(row) and mbs not in others and len(theirs) == 1 and sum(others.values()) > 3 and others[theirs[0]] > 1:
         return "mbs", theirs[0]
-    return "gbs", None
+    # A batch that no other row has, next to one that they have and that is as many of each replica's.
+    near = {n for mate in mates if (mate.nodes, mate.gpus) == (row.record.nodes, row.record.gpus)
+            and (n := mate.gbs) and n % (dp * mbs) == 0 and abs(n - gbs) < dp * mbs}
+    return "gbs", near.pop() if len(near) == 1 and gbs not in {mate.gbs for mate in mates} else None
 
 
 def _same_but(mate: Record, record: Record, *, mbs: int) -> bool:

@@ -84,7 +84,9 @@ def _memory_units(mates: list[Row]) -> list[Finding]:
 
 def _memory_falls(mates: list[Row]) -> list[Finding]:
     found = []
-    rows = [row for row in mates if row.record.mem_gib and row.record.mbs and "mem_value" not in row.reasons][:2000]
+    # Of a row whose sizes do not multiply, nobody knows which layout its memory is of.
+    rows = [row for row in mates if row.record.mem_gib and row.record.mbs and "mem_value" not in row.reasons
+            and (None in (row.product, row.counted) or row.product == row.counted)][:2000]
     for group in _series(rows, "mbs"):
         found += (off := _off_the_line(group))
         group = [row for row in group if "mem_value" not in row.reasons] if off else group

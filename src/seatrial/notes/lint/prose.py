@@ -284,9 +284,11 @@ def read_sentence(text: str) -> dict[str, object]:
         and " | " in text
     ):
         return {}
-    text = in_english(text)
+    said, text = text, in_english(text)
     if not _has_cue(text):
         return {}
+    if text is not said:
+        text = _THOUSANDS.sub(r"\1\2", text)  # 65 536, as English does not write it
     text, apart = _without_exceptions(text)
     letters = text.casefold()
     found: dict[str, object] = {**_values_of(text, _COMPILED), **({"except": apart} if apart else {})}
@@ -310,6 +312,7 @@ def read_sentence(text: str) -> dict[str, object]:
     return found
 
 
+_THOUSANDS = re.compile(r"(?<![\d.,] )\b(\d{1,3}) (\d{3})\b(?! ?\d)")
 _ONE = r"(?:(?:for|in|of) )?(?:the )?(?<![\w.])(\d+(?:\.\d+)?)[ -]?([MBT])(?!\w)"
 _BUT = re.compile(rf"\b(?:except(?:ing)?|but|apart from|other than) {_ONE}(?: model)?(?:\s*\(([^()]*)\))?"
                   rf"|\({_ONE}:\s*([^()]*)\)", re.IGNORECASE)  # fmt: skip

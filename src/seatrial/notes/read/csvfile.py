@@ -10,22 +10,22 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from seatrial.errors import BadInput
 from seatrial.notes.read.files import LONGEST_LINE, read_lines
-from seatrial.notes.read.outline import Outline
+from seatrial.notes.read.outline import ROWS_SEARCHED, Outline
 from seatrial.notes.read.reshaped import LONGEST_TABLE, is_turned, turned
-from seatrial.notes.read.rows import blank_row, columns_left, is_table_of_runs, refit, row_record
+from seatrial.notes.read.rows import as_above, blank_row, columns_left, is_table_of_runs, refit, row_record
 from seatrial.notes.read.series import is_series, runs_of_rows
 from seatrial.plaindata import MOST_FIGURE, parse_json
 from seatrial.record import ABOVE_ZERO, Record
 from seatrial.tables import Problem, Where, codec
 from seatrial.tables.codec import LISTS, PLAIN, STRUCTURED
 from seatrial.tables.csvjson import OWN_MARK, own_row, printed_digits
-from seatrial.tables.headings import Column, read_heading, settle
+from seatrial.tables.headings import read_heading, settle
 
 _STATUS: dict[str, tuple[str, str]] = {
     "ok": ("measured", ""), "measured": ("measured", ""), "estimated": ("estimated", ""), "not_run": ("planned", ""),
@@ -55,6 +55,10 @@ def read_csv(path: Path, name: str, *, each: bool = False) -> Iterator[Record | 
                 yield from run.records(each=each)
             return
         rows = counter.rows(reader)
+        first_rows = list(islice(rows, ROWS_SEARCHED))
+        for _, cells in first_rows:
+            outline.rows_at(" | ".join(cells))
+        rows = chain(first_rows, rows)
         try:
             read = _row_reader(headings, path, outline)
         except BadInput:
@@ -121,18 +125,19 @@ def _row_reader(headings: list[str], path: Path, outline: Outline) -> Any:
         raise BadInput(
             f"{path}: no column of a run among {', '.join(headings)[:100]}; known are DP, TP, PP, MBS, GBS, Sec/it, TFLOPs …"
         )
-    outline.rows_at("")
-    return lambda cells, where: _foreign_row(columns, cells, outline, where)
+    above: list[str] = []
 
+    def foreign_row(cells: Sequence[str], where: Where) -> Iterator[Record | Problem]:
+        if len(cells) != len(columns):
+            cells, message = refit(columns, cells)
+            yield Problem(file=where.file, line=where.line, message=message, level="note")
+        above[:] = as_above(cells, above)
+        record, problems = row_record(columns, above, outline=outline, where=where)
+        yield from problems
+        if record is not None:
+            yield record
 
-def _foreign_row(columns: Sequence[Column], cells: Sequence[str], outline: Outline, where: Where) -> Iterator[Record | Problem]:
-    if len(cells) != len(columns):
-        cells, message = refit(columns, cells)
-        yield Problem(file=where.file, line=where.line, message=message, level="note")
-    record, problems = row_record(columns, cells, outline=outline, where=where)
-    yield from problems
-    if record is not None:
-        yield record
+    return foreign_row
 
 
 def _settings(cell: str) -> dict[str, str]:

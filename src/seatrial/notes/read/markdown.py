@@ -26,8 +26,9 @@ from seatrial.notes.read.logs import LogReader
 from seatrial.notes.read.outline import Outline, Question
 from seatrial.notes.read.parsing import read_cell
 from seatrial.notes.read.reshaped import reshaped
-from seatrial.notes.read.rows import blank_row, columns_left, is_table_of_runs, refit, row_record
+from seatrial.notes.read.rows import as_above, blank_row, columns_left, is_table_of_runs, refit, row_record
 from seatrial.notes.read.rsttables import pipes_of_rst
+from seatrial.notes.read.wikitables import pipes_of_wiki
 from seatrial.record import Record
 from seatrial.tables import Problem, Where, codec
 from seatrial.tables.headings import MEASURES, NUMBER, Column, clean, read_heading, settle
@@ -50,6 +51,8 @@ _DELIMITER = re.compile(
 _FENCE = re.compile(r"(`{3,}|~{3,})(?!.*`)")
 _UNDERLINE = re.compile(r"={3,}|-{3,}")
 _PIPE = re.compile(r"(?<!\\)\|")
+_STARS = re.compile(r"^\*{1,6}(?= )")
+"""Of a heading in an org file."""
 _BOX = re.compile(r"[│┃║]")
 
 
@@ -159,7 +162,10 @@ def scan(lines: Iterable[tuple[int, str]]) -> Iterator[Token]:
 
 def lines_of(path: Path) -> Iterator[tuple[int, str]]:
     """The file's lines, with every kind of table as rows between pipes."""
-    drawn = pipes_of_rst(pipes_of_html(pipes_of_fences(without_hidden_rows(read_lines(path)))))
+    lines = read_lines(path)
+    if path.suffix.lower() == ".org":
+        lines = ((number, _STARS.sub(lambda stars: "#" * len(stars[0]), line)) for number, line in lines)
+    drawn = pipes_of_rst(pipes_of_html(pipes_of_wiki(pipes_of_fences(without_hidden_rows(lines)))))
     return reshaped(pipes_of_gaps(pipes_of_lists(drawn)))
 
 
@@ -211,6 +217,7 @@ class _Walk:
         self.own = self.of_runs = False
         self.title = self.own_section = ""
         """The last heading, and the one that a table of our own belongs to."""
+        self.above: list[str] = []
         self.unknown = 0
         """Rows of a table that is not one of runs."""
         self.strays: tuple[Token, int] | None = None
@@ -261,7 +268,7 @@ class _Walk:
             names = ", ".join(column.heading for column in self.columns)[:80]
             message = f"a table that is not one of runs ({names}): {self.unknown} rows left out"
             yield Problem(file=self.file, line=self.header.line, message=message, level="note", rows=self.unknown)
-        self.header, self.columns, self.unknown = None, [], 0
+        self.header, self.columns, self.above, self.unknown = None, [], [], 0
 
     def _end_strays(self) -> Iterator[Record | Problem]:
         if self.strays is None:
@@ -287,6 +294,7 @@ class _Walk:
         if len(cells) != len(self.columns):
             cells, message = refit(self.columns, cells)
             problems.append(Problem(file=self.file, line=token.line, cell=token.text[:120], message=message, level="note"))
+        cells = self.above = as_above(cells, self.above)
         record, more = row_record(self.columns, cells, outline=self.outline, where=where)
         yield from problems
         yield from more

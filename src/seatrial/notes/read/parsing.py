@@ -92,10 +92,11 @@ def _number_cell(column: Column, text: str, flags: tuple[str, ...]) -> Cell:
     if column.kind == "rate" and (scale := rest[:1] if rest[:1] in _THOUSANDS and not rest[1:2].isalpha() else column.unit):
         value *= _THOUSANDS.get(scale, 1.0)
         unit, rest = units.take(column.kind, rest[1:]) if rest[:1] in _THOUSANDS else (unit, rest)
-    if column.field == "seq" and (column.unit == "K" or re.match(r"[kK](?!\w)", rest)):
+    if column.field == "seq" and (column.unit == "K" or re.match(r"[kKM](?!\w)", rest)):
+        value *= 1024 if rest[:1] == "M" else 1
         if value > LONGEST_SEQUENCE_K:
-            return Cell(flags=flags, unread=f"{match.group()} thousand tokens are no sequence")
-        value, rest = value * 1024, rest[1:] if rest[:1] in "kK" else rest
+            return Cell(flags=flags, unread=f"{value:g} thousand tokens are no sequence")
+        value, rest = value * 1024, rest[1:] if rest[:1] in tuple("kKM") else rest
     if (other := "" if unit else units.foreign(column.kind, rest)) or (other := _other_rate(column, unit)):
         return Cell(flags=flags, unread=f"{text!r} is {other}")
     if rest and (rest[0] not in " ([{" or rest.lstrip()[:1].isdigit()):

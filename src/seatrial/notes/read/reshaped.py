@@ -17,9 +17,12 @@ from seatrial.tables.markdown import MARK, UNTITLED_MARK
 Lines = Iterable[tuple[int, str]]
 LONGEST_TABLE = 2000
 FEWEST_HEADINGS = 3
+COUNTED = ("k", "m", "tokens", "seqs", "sequences", "samples")
+"""What may stand as a unit under a count."""
 _DELIMITER = re.compile(r"\s*\|?(?:\s*:?-+:?\s*\|)+(?:\s*:?-+:?\s*)?\|?\s*")
 _PIPE = re.compile(r"(?<!\\)\|")
-_UNIT = re.compile(r"\(.{1,30}\)|\[.{1,30}\]|%|[kKMGT]i?B|m?s|secs?|it/s|TFLOP\S*|[\w/]*/(?:s|sec|it|GPU|gpu|node)|tokens")
+_UNIT = re.compile(r"\(.{1,30}\)|\[.{1,30}\]|%|[kKMGT]i?B|m?s|secs?|it/s|TFLOP\S*|[\w/]*/(?:s|sec|it|GPU|gpu|node)|tokens|"
+                   r"per (?:s|sec|second|GPU|gpu|chip|device|node|step|it)")
 
 
 def reshaped(lines: Lines) -> Iterator[tuple[int, str]]:
@@ -83,7 +86,7 @@ def is_second(titles: list[str], cells: list[str]) -> bool:
     heads = all(_UNIT.fullmatch(cell) or len(said) >= FEWEST_HEADINGS and read_heading(cell).field for cell in said)
     # Nothing that is counted has a unit, but for thousands.
     counts = [(column := read_heading(title)).kind == "count" and column.field != "iteration" for title in titles]
-    counted = any(count and _UNIT.fullmatch(clean(cell)) and normal(cell) not in ("k", "m", "tokens")
+    counted = any(count and _UNIT.fullmatch(clean(cell)) and normal(cell) not in COUNTED
                   for count, cell in zip(counts, cells))  # fmt: skip
     return len(titles) == len(cells) and bool(said) and heads and not counted and not _has_number(said)
 

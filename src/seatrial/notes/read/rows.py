@@ -98,6 +98,15 @@ def _printed(columns: Sequence[Column], cells: Sequence[str]) -> dict[str, str]:
     return printed
 
 
+_AS_ABOVE = re.compile(r"〃|[″”\"]|''|ditto|same|idem|dito|同上|同左", re.IGNORECASE)
+
+
+def as_above(cells: Sequence[str], above: Sequence[str]) -> list[str]:
+    """With the cells of the row above where a mark says that they are the same."""
+    return [above[at] if at < len(above) and len(cell) < 8 and _AS_ABOVE.fullmatch(cell.strip()) else cell
+            for at, cell in enumerate(cells)]  # fmt: skip
+
+
 # ---- one cell
 
 _PACE = re.compile(r"\s*(?:\b(ms|s|secs?)\s*/\s*(?:it|iter|iteration|step)|(?<=[\d\s])(its?|iters?|steps?)\s*/\s*(?:s|sec))\b")

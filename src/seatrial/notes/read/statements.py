@@ -43,7 +43,9 @@ class Statements:
         return bool(self.fields or self.env or self.inexact or self.label or self.machine_wide)
 
 
-_SIZE = re.compile(r"(?<![\w.*/=-])(\d+(?:\.\d+)?)\s?([MBT])(?![\w/%*]|\s?-?(?:tok|sample|word|step|batch|image|sequence))")
+_SIZE = re.compile(r"(?<![\w.*/=-])(?!910B)(\d+(?:\.\d+)?)\s?([MBT])"
+                   r"(?![\w/%*]|\s?-?(?:tok|sample|word|step|batch|image|sequence))")
+"""A 910B is a device."""
 _OPTION = re.compile(r"--([a-z][\w-]+)(?:[ =]+([^\s\\|]+))?")
 _PAIR = re.compile(
     r"(?:(?<=^)|(?<=[\s,;|/(\[`\"'{]))([A-Za-z][\w.-]*(?: [A-Za-z][\w.-]*){0,3})\s*(?:=|:(?=\s*\d))\s*"
