@@ -261,9 +261,10 @@ def device_fits(t: Topology, cluster: Cluster) -> Iterator[Violation]:
     if t.precision not in peaks:
         yield Violation(code="precision", level="error" if t.precision == "fp8" else "warning",
                         message=f"{cluster.device.name} has no {t.precision} rate: known are {', '.join(peaks)}")
-    if t.tp > cluster.procs_per_node and cluster.procs_per_node > 1:
+    if t.tp > cluster.domain and cluster.domain > 1:
+        whose = "a node" if cluster.domain_nodes == 1 else f"{cluster.domain_nodes} nodes on one fabric"
         yield Violation(code="tp-across-nodes", level="warning",
-                        message=f"TP {t.tp} is wider than a node of {cluster.procs_per_node} processes: its all-reduces "
+                        message=f"TP {t.tp} is wider than {whose} of {cluster.domain} processes: its all-reduces "
                                 "cross the network at every layer")
 
 

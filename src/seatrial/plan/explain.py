@@ -189,7 +189,7 @@ def in_experts(c: Configs, trial: Trial) -> str:
     if not m.mixture:
         return ""
     held, rows, more = int(experts.held(c)[0]), float(experts.rows(c)[0]), float(experts.excess(c)[0])
-    kept = float(experts.kept_excess(c, experts.depths(c))[0].max())
+    kept = float(experts.kept_excess(c, experts.depths(c).max(axis=0))[0][0])
     share = "" if t.expert_tp == 1 else f", each over {t.expert_tp} ranks"
     uneven = "as many on every rank (balance forced)" if t.moe_balance == "forced" else (
         f"{more:.0%} more on the fullest of a layer, {kept:.0%} over the layers of a rank" if t.ep > 1 else "all on one rank")

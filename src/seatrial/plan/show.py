@@ -261,6 +261,8 @@ def explained(explained: Explained, top: int) -> None:
     terminal.say("\n".join(f"  {line}" for line in explained.limits) or "  nothing stands out")
     for warning in explained.warnings:
         terminal.say(f"  {warning.code}: {warning.message}")
+    if not top:
+        return
     chosen = better(explained)[:top]
     print("\nWhat to change")
     for change in chosen:
@@ -272,6 +274,6 @@ def explained(explained: Explained, top: int) -> None:
         print("  no single change is forecast to gain more than 1 %" if explained.fits else "  no single change makes it fit")
     full = [(change, odds) for change in explained.changes if (odds := change.odds) is not None and odds < LIKELY
             and (change.gain or 0) > TIE]
-    if full and top:
+    if full:
         terminal.say("  faster, but not sure to fit: " + "; ".join(
             f"{c.what} ({c.mem_gib:.1f} GiB, {percent(odds)})" for c, odds in sorted(full, key=lambda pair: -pair[1])[:top]))
