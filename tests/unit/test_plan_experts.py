@@ -12,7 +12,7 @@ from seatrial import arith, presets, rules
 from seatrial.arith.experts import expert_tensors
 from seatrial.arith.layer import numbers
 from seatrial.engines.torchtitan import config
-from seatrial.errors import Infeasible
+from seatrial.errors import BadInput, Infeasible
 from seatrial.plan import emit, experts, memory, network, rows, step
 from seatrial.plan.ask import ask, question
 from seatrial.plan.configs import CHOICES, Configs, decoded
@@ -251,6 +251,13 @@ def test_layers_that_nearly_fill_virtual_stages_are_interleaved():
     space = Space(models=(presets.model("deepseek-v3"),), cluster=H100, gbs=(512,), engine="megatron-core")
     seen = {(pp, vp) for c in chunks(space) for pp, vp in zip(c["pp"].tolist(), c["vp"].tolist()) if vp > 1}
     assert {(16, 2), (8, 4), (4, 8)} <= seen and not {(8, 3), (16, 3), (4, 5)} & seen
+
+
+def test_etp_that_does_not_divide_a_stage_is_told_by_its_own_name():
+    with pytest.raises(BadInput, match=r"topology.etp: ETP 3 does not divide the 64 ranks .*: ETP 2 or 4 would"):
+        Topology(dp=32, tp=2, ep=8, etp=3)
+    with pytest.raises(BadInput, match=r"topology.ep: ETP 2 x EP 64 = 128 .*: EP 32 would"):
+        Topology(dp=32, tp=2, ep=64)
 
 
 def test_ep_and_etp_can_be_given():
