@@ -247,7 +247,7 @@ def test_a_cell_that_was_lost_moves_the_others(lint):
         pytest.param(NO_PIPELINE, "| 128 | 64 |", "| 128 | 128 |", "DP", "64", id="no pipeline, TP in the text"),
         pytest.param(IN_PROSE, "| 16 | 2 |", "| 32 | 2 |", "DP", "16", id="devices in the text"),
         pytest.param(EXPERTS, "| 2 | 16 |", "| 2 | 64 |", "ep", None, id="experts over more than the devices of a stage"),
-        pytest.param(MIXTURES, "| 2 | 16 | 16 | 2 |", "| 2 | 32 | 16 | 2 |", "ep", None, id="EP of more experts than there are"),
+        pytest.param(MIXTURES, "| 2 | 16 | 16 | 2 |", "| 2 | 32 | 16 | 2 |", "ep", None, id="EP of more experts than are"),
         pytest.param(MIXTURES, "| 2 | 8 | 32 |", "| 20 | 8 | 32 |", "top-k", None, id="more chosen than there are"),
         pytest.param(STEPS, "| 3.045 |", "| 30.45 |", "steps/s", "3.045", id="steps a second, the point moved"),
         pytest.param(STEPS, "| 3.167 | 1621.5 |", "| 1621.5 | 3.167 |", "steps/s", "3.167", id="exchanged by the batch's 512"),
