@@ -6,6 +6,7 @@ The plain FSDP2 script of the examples needs torch alone and always runs. The ot
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from benchmarks.engines.each import each
 from benchmarks.engines.rules import rules
 
 from seatrial import shipped, trialfile
+from seatrial.arith import parameters
 from seatrial.engines import ENGINES, homes
 from seatrial.launch import files
 from seatrial.launch.local import Local
@@ -93,6 +95,37 @@ INSTALLED = [pytest.param(engine, data, layout, marks=needs(engine), id=" ".join
 @pytest.mark.parametrize("engine, data, layout", INSTALLED)
 def test_engines_give_what_our_own_gives(tmp_path: Path, engine: str, data: dict, layout: tuple[str, ...]) -> None:
     check(run(tmp_path, engine, data, *layout), tmp_path / "run")
+
+
+COUNTED = """
+import runpy, sys
+import torch
+from torchtitan.protocols import train_spec
+found = []
+train_spec.register_train_spec = lambda name, spec: found.append(spec)
+for path in sys.argv[1:]:
+    sizes = runpy.run_path(path)["MODEL"]
+    sizes.moe_impl = "standard"  # what its trainer takes from the configuration
+    with torch.device("meta"):
+        print(sum(parameter.numel() for parameter in found[-1].model_cls(sizes).parameters()))
+"""
+
+
+@needs("torchtitan")
+def test_torchtitans_own_classes_make_the_mixtures_that_were_asked_for(tmp_path: Path) -> None:
+    paths, wanted = [], []
+    for name in ("qwen3-30b-a3b", "mixtral-8x7b", "deepseek-v3"):
+        data = {"model": {"base": name, "router": {"aux_loss": 0.0}}, "batch": {"gbs": 8}, "engine": "torchtitan",
+                "topology": {"dp": 8, "ep": 8, "zero": 3}}
+        trial, recipe = trialfile.build(data)
+        adapter = ENGINES.get("torchtitan")()
+        assert not list(adapter.why_not(trial))
+        paths.append(tmp_path / f"{name}.py")
+        paths[-1].write_text(adapter.files(trial, recipe)["seatrial_trial.py"])
+        wanted.append(parameters(trial.model).total)
+    python = homes.found("torchtitan", "torchtitan")
+    found = subprocess.run([python, "-c", COUNTED, *paths], capture_output=True, text=True, check=False)
+    assert [int(line) for line in found.stdout.split()] == wanted, found.stderr[-2000:]
 
 
 DROPPED = """

@@ -11,7 +11,7 @@ import pytest
 from seatrial import arith, presets, rules
 from seatrial.arith.experts import expert_tensors
 from seatrial.arith.layer import numbers
-from seatrial.engines.torchtitan import config
+from seatrial.engines.torchtitan import Torchtitan, config, spec
 from seatrial.errors import BadInput, Infeasible
 from seatrial.plan import emit, experts, memory, network, rows, step
 from seatrial.plan.ask import ask, question
@@ -417,6 +417,28 @@ def test_a_router_that_megatron_would_run_otherwise_is_not_written(router, top_k
         flags = {flag[0]: flag[1:] for flag in said.flags}
         assert ("--moe-enable-deepep" in flags) == (topology.get("moe_dispatcher") == "flex")
         assert flags.get("--moe-token-drop-policy") == (("position",) if "capacity" in router else None)
+
+
+@pytest.mark.parametrize(("name", "kind"), [
+    ("qwen3-30b-a3b", "qwen3"), ("mixtral-8x7b", "qwen3"), ("deepseek-v3", "deepseek_v3"),
+])
+def test_torchtitan_has_a_model_for_each_mixture(name, kind):
+    model = replace(presets.model(name), router=replace(presets.model(name).router, aux_loss=0.0))
+    asked = trial(model, gbs=64, engine="torchtitan", dp=64, ep=8, zero=3, moe_balance="forced")
+    assert not list(Torchtitan().why_not(asked))
+    text = spec(asked)
+    assert f"from torchtitan.models.{kind} import" in text and f"num_experts={model.experts}" in text
+    for what in ("num_limited_groups=4", "with_moe_load_balancing", "kv_lora_rank=512"):
+        assert (what in text) == model.is_latent
+    compile(text, "spec", "exec")
+    assert "on GPUs alone" in Torchtitan().needs_gpu(asked)
+    for layout, reason in (({"zero": 0}, "over the 1 ranks"), ({"zero_group": 4}, "over the 4 ranks"),
+                           ({"dp": 32, "tp": 2, "ep": 1, "etp": 1, "sequence_parallel": True}, "without EP")):
+        spread = replace(asked, topology=replace(asked.topology, **layout))
+        assert reason in " ".join(v.message for v in Torchtitan().why_not(spread))
+    for other, reason in (({"aux_loss": 0.01}, "no loss of balance"), ({"capacity": 1.0}, "its experts take all tokens")):
+        routed = replace(asked, model=replace(model, router=replace(model.router, **other)))
+        assert reason in " ".join(v.message for v in Torchtitan().why_not(routed))
 
 
 def test_torchtitan_has_the_degrees():
