@@ -85,6 +85,15 @@ def test_bytes_of_an_all_to_all_and_where_they_go():
     assert slow > 3 * fast
 
 
+def test_a_token_that_chooses_from_some_groups_goes_to_fewer_nodes():
+    """DeepSeek-V3: 8 of 256 experts from 4 of 8 groups, over 8 nodes."""
+    limited = configs("deepseek-v3", dp=64, ep=64, moe_dispatcher="flex")
+    free = replace(limited, router_limit=limited.router_groups)
+    group = network.expert_group(limited)
+    assert experts._nodes_share(limited, H100, group)[0] == pytest.approx(4 * (1 - (3 / 4) ** 8) / 8)
+    assert experts._nodes_share(free, H100, group)[0] == pytest.approx(8 * (1 - (7 / 8) ** 8) / 8)
+
+
 def test_every_rank_of_an_expert_gets_its_rows():
     """Rows of a layer over all ranks: tokens x choices, as often as an expert is cut."""
     for knobs, times in ((dict(dp=64, ep=8), 1), (dict(dp=16, tp=4, ep=4), 4), (dict(dp=16, tp=4, ep=16, etp=1), 1),

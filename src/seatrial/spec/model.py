@@ -349,6 +349,14 @@ class Model:
         return round(1000 * (self.router.capacity or 0)) if self.mixture else 0
 
     @property
+    def router_groups(self) -> int:
+        return self.router.groups
+
+    @property
+    def router_limit(self) -> int:
+        return self.router.limit
+
+    @property
     def shared_inner(self) -> int:
         """Inner width of all shared experts together: they are one MLP."""
         return (self.shared or 0) * (self.expert_inner or 0)
