@@ -43,7 +43,8 @@ NEUTRAL = re.compile(r"""(?:
     |bias_\w+_fusion|rope_fusion|gradient_accumulation_fusion|cross_entropy\w*|persist_layer_norm|deterministic_mode|use_te\w*
     |params_dtype|accumulate_allreduce_grads_in_fp32|batch_p2p_\w+|overlap_p2p\w*
     |align_param_gather|align_grad_reduce|ddp_\w+|use_ring_exchange_p2p|variable_seq_lengths|moe_grouped_gemm|moe_permute_fusion
-    |moe_router_dtype|moe_shared_expert_overlap|moe_per_layer_logging|moe_pad\w*|group_query_attention|max_position_embeddings
+    |moe_router_dtype|moe_shared_expert_overlap|moe_per_layer_logging|moe_pad\w*|moe_token_drop_policy|moe_enable_deepep
+    |moe_flex_dispatcher_backend|moe_(deepep|hybridep)_num_sms|moe_router_fusion|group_query_attention|max_position_embeddings
     |use_rotary_position_embeddings|tokens_to_keep|untie_\w+|deepspeed(?:_activation_checkpointing)?|onnx_safe|squad\w*
     |standalone|loss_scale_window|recompute_(?:method|num_layers)|fp8_(?:recipe|amax\w*|interval|margin|wgrad|param_gather)
     |attention_backend|make_vocab_size_divisible_by|nccl_\w+|high_priority\w*|enable_gloo\w*|fp32_residual\w*|start_weight\w*
