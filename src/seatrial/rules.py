@@ -92,7 +92,7 @@ def topology_fits_model(model: Model, t: Topology, engine: str) -> Iterator[Viol
         yield Violation(code="kv-heads-divisible",
                         message=f"{model.kv} key-value heads and TP {t.tp}: neither is a multiple of the other, so ranks "
                                 f"cannot share them evenly: TP {' or '.join(map(str, near))} would do")
-    if model.inner % t.tp:
+    if model.dense_inner % t.tp:
         yield Violation(code="ffn-divisible", message=f"ffn {model.inner} is not a multiple of TP {t.tp}: the nearest are "
                                                       f"{_multiples_near(model.inner, t.tp)}")
     if model.pad_vocab_to is not None and model.pad_vocab_to % t.tp:

@@ -269,6 +269,13 @@ def test_etp_that_does_not_divide_a_stage_is_told_by_its_own_name():
         Topology(dp=32, tp=2, ep=64)
 
 
+def test_the_width_of_an_mlp_that_no_layer_has_is_of_no_account():
+    model = replace(presets.model("tiny-moe"), ffn=500)
+    assert not [v for v in rules.violations(trial(model, gbs=64, dp=8, tp=8)) if v.level == "error"]
+    dense = replace(model, dense_layers=1)
+    assert "ffn-divisible" in [v.code for v in rules.violations(trial(dense, gbs=64, dp=8, tp=8))]
+
+
 def test_ep_and_etp_can_be_given():
     space = Space(models=(presets.model("qwen3-30b-a3b"),), cluster=H100, gbs=(512,), ep=(16,), etp=(1,),
                   moe_balance=("forced",), sequence_parallel=(False, True), engine="megatron-core")

@@ -85,7 +85,7 @@ class ShapeReport:
 def check_shape(model: Model, cluster: Cluster, *, tp: int, mbs: int, precision: str, recompute: Recompute = "full",
                 reach: float = 0.05) -> ShapeReport:
     """`reach`: how far a near shape's hidden size may be."""
-    for what, value in (("heads", model.heads), ("ffn", model.inner)):
+    for what, value in (("heads", model.heads), ("ffn", model.dense_inner)):
         if value % tp:
             raise Infeasible(f"{what} {value} is not a multiple of TP {tp}", code="heads-divisible")
     if not kv_fits(model.kv, tp):
@@ -249,7 +249,7 @@ def _neighbours(model: Model, tp: int, reach: float) -> list[tuple[str, Model]]:
         if heads < 1 or heads % tp:
             return None
         made = scaled(model, hidden=hidden, heads=heads, ffn_multiple=128)
-        return made if made and kv_fits(made.kv, tp) and made.inner % tp == 0 else None
+        return made if made and kv_fits(made.kv, tp) and made.dense_inner % tp == 0 else None
 
     for head in HEAD_SIZES:
         width = heads_width(model, model.hidden)

@@ -433,6 +433,11 @@ class Model:
         return round_up(8 * self.hidden // 3, 256) if self.gated else 4 * self.hidden
 
     @property
+    def dense_inner(self) -> int:
+        """0 where every layer has experts."""
+        return self.inner if self.expert_layers < self.layers else 0
+
+    @property
     def gated(self) -> bool:
         return self.architecture.mlp != "gelu"
 
