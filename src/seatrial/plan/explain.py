@@ -223,7 +223,7 @@ def limits(parts: dict[str, float], sec: float, need_gib: float, limit_gib: floa
         lines.append(f"memory: it cannot do without {need_gib:.1f} GiB of {limit_gib:.1f}, and fits with "
                      f"{percent(odds)}: {said}")
     for name, value in sorted(parts.items(), key=lambda item: -item[1]):
-        due = 0.6 if name == "matmul" else 0.05
+        due = 0.6 if name in ("matmul", "experts") else 0.05
         if value > due * sec and name in REMEDY:
             with_tp = "a larger TP with sequence parallelism, or " if name == "memory" and can.cuts_sequence else ""
             lines.append(f"{name}: {value / sec:.0%} of the time; {with_tp}{REMEDY[name]}")
