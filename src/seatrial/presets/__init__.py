@@ -74,19 +74,16 @@ def resolve(kind: str, name: str, book: Book) -> dict[str, Any]:
         name = base
     merged: dict[str, Any] = {}
     for values in reversed(layers):
-        merged = _over(merged, values)
+        # A device's rates are a whole: one that is left out is not its base's.
+        merged = _over(merged, values) if kind == "models" else {**merged, **values}
     merged.pop("base", None)
     return merged
 
 
 def _over(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Values with others put over them; of a table (`router`, `latent`) those keys that are given."""
-    merged = {**values, **changes}
-    for key, change in changes.items():
-        own = values.get(key)
-        if isinstance(change, Mapping) and isinstance(own, Mapping) and "base" not in change:
-            merged[key] = {**own, **change}
-    return merged
+    """A model's values with others put over them; of a table (`router`, `latent`) those keys that are given."""
+    return {**values, **{key: {**own, **change} if isinstance(change, Mapping) and isinstance(own := values.get(key), Mapping)
+                         else change for key, change in changes.items()}}
 
 
 def _lineage(kind: str, name: str, book: Book) -> list[str]:
