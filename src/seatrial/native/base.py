@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from seatrial.errors import BadInput
@@ -37,6 +38,14 @@ class Native:
             named = self.unread[:SHOWN] if self.brief else self.unread
             more = f" and {len(self.unread) - len(named)} more" if len(named) < len(self.unread) else ""
             yield f"not understood, and not in the forecast: {', '.join(named)}{more}"
+
+
+def near(folder: Path, named: str, where: str) -> Path:
+    """The file that a command names: as it says from its own folder, or beside it."""
+    for place in (folder / named, folder / Path(named).name):
+        if place.is_file():
+            return place
+    raise BadInput(f"{where}: it names {named}, which is not beside it")
 
 
 def data_parallel(where: str, world: int | None, others: int, *, said: int | None, product: str) -> dict[str, int]:

@@ -27,13 +27,17 @@ class Told:
         """A table in it; an empty one where it is not given."""
         value = self.get(name)
         if value is not None and not isinstance(value, Mapping):
-            raise self.wrong(name, "a table")
+            raise self.wrong(name, what="a table")
         return Told(value or {}, self.where, prefix=f"{self.prefix}{name}.", seen=self.seen)
 
     def get(self, *names: str) -> Any:
         """The first of these names that says something; all of them count as asked for."""
         self.seen.update(f"{self.prefix}{name}" for name in names)
-        return next((value for name in names if (value := self.values.get(name)) not in NOTHING), None)
+        name, value = next(((name, value) for name in names if (value := self.values.get(name)) not in NOTHING), ("", None))
+        if isinstance(value, str) and "$" in value:
+            raise BadInput(f"{self.where}: {self.prefix}{name} {value[:60]}: the file does not set what stands there; put the "
+                           f"number in its place")
+        return value
 
     def has(self, name: str) -> bool:
         return self.values.get(name) is not None
