@@ -135,7 +135,7 @@ def _named(path: Path, found: list[Any], started: Any, where: str) -> Native:
             table, dot, key = flag.name.partition(".")
             if dot and flag.name != "job.config_file":
                 value: Any = flag.values[0] if len(flag.values) == 1 else list(flag.values) or True
-                whole = isinstance(value, str) and re.fullmatch(r"-?\d+", value)
+                whole = isinstance(value, str) and re.fullmatch(r"-?\d{1,18}", value)
                 data.setdefault(table, {})[key] = int(value) if whole else value
         world = (started.nodes or 1) * started.procs_per_node if started.procs_per_node else None
         return torchtitan.of_config(data, where=where, folder=path.parent, world=world)

@@ -18,8 +18,8 @@ from typing import Any
 from seatrial import stages
 from seatrial.errors import BadInput
 from seatrial.native import deepspeed, shell
-from seatrial.native.base import Native, data_parallel, shaped
-from seatrial.native.told import Told
+from seatrial.native.base import Native, beside, data_parallel, enough, shaped
+from seatrial.native.told import Told, counted
 from seatrial.plan.emit import COMM_TYPES
 from seatrial.plan.emit_experts import BALANCES
 from seatrial.spec import round_up, stage_split
@@ -79,10 +79,11 @@ def _of_block(text: str, where: str) -> Native:
     if (end := re.search(r"^-+ end of arguments -+\s*$", block, re.M)) is not None:
         block = block[: end.start()]
     values = {found["key"]: _literal(found["value"]) for found in _PRINTED.finditer(block)}
-    if values.get("vocab_size") is None and (size := re.search(r"padded vocab \(size: (\d+)\).*?\(new size: (\d+)\)", text)):
+    size = re.search(r"padded vocab \(size: (\d{1,12})\).*?\(new size: (\d{1,12})\)", text)
+    if values.get("vocab_size") is None and size is not None:
         values |= {"vocab_size": int(size[1]), "padded_vocab_size": int(size[2])}
     world = values.pop("world_size", None)
-    started = re.search(r"using world size: (\d+)", text)
+    started = re.search(r"using world size: (\d{1,12})", text)
     world = world if isinstance(world, int) else int(started[1]) if started else None
     return of_values(values, where=where, world=world, printed=True)
 
@@ -101,8 +102,8 @@ def _deepspeed(text: str, values: Mapping[str, Any], folder: Path, notes: list[s
         return None
     if (inline := deepspeed.written_in(text)) is not None:
         return inline
-    if (folder / name).exists():
-        return deepspeed.config_of(folder / name)
+    if (path := beside(folder, name)) is not None:
+        return deepspeed.config_of(path)
     notes.append(f"{name} is neither beside it nor written by it: ZeRO is what --zero-stage says")
     return None
 
@@ -217,7 +218,7 @@ def _experts(told: Told, layers: int | None, ffn: int | None) -> dict[str, Any]:
         found["shared_experts"] = shared // inner
     found |= _which_layers(told, layers)
     softmax = told.word("moe_router_score_function", {"softmax": "softmax", "sigmoid": "sigmoid"}, "softmax") == "softmax"
-    balance = told.get("moe_router_load_balancing_type") or "aux_loss"
+    balance = str(told.get("moe_router_load_balancing_type") or "aux_loss")
     aux, capacity = told.figure("moe_aux_loss_coeff") or 0.0, told.figure("moe_expert_capacity_factor")
     groups, limit = told.whole("moe_router_num_groups"), told.whole("moe_router_group_topk")
     router: dict[str, Any] = {
@@ -232,7 +233,7 @@ def _experts(told: Told, layers: int | None, ffn: int | None) -> dict[str, Any]:
         if balance not in TOKENS:
             raise BadInput(f"{told.where}: moe_router_load_balancing_type {balance}: {', '.join((*TOKENS, 'none'))} are known "
                            f"here")
-        router |= {"aux_loss": aux, "over": TOKENS[str(balance)]}
+        router |= {"aux_loss": aux, "over": TOKENS[balance]}
     elif capacity is not None:
         router["over"] = "rank"
     return found | {"router": {name: value for name, value in router.items() if value is not None}}
@@ -243,8 +244,8 @@ def _which_layers(told: Told, layers: int | None) -> dict[str, Any]:
     said = told.get("moe_layer_freq")
     if said is None:
         return {}
-    if str(said).isdecimal():
-        return {} if int(said) == 1 else {"expert_every": int(said)}
+    if (every := counted(said)) is not None:
+        return {} if every == 1 else {"expert_every": every}
     places = said if isinstance(said, list) else _pattern(str(said))
     if places is None or layers is not None and len(places) != layers:
         raise BadInput(f"{told.where}: moe_layer_freq {str(said)[:60]!r}: expected a number, or a 0 or 1 for each of {layers} "
@@ -353,6 +354,7 @@ def _stages(told: Told, layers: int, t: Mapping[str, Any]) -> dict[str, Any]:
                                f"says {virtual}")
             virtual = layers // (pp * each)
         count = pp * (virtual or 1)
+        enough(told.where, layers, count)
         # DeepSpeed deals out as evenly as it goes; Megatron asks for a whole number.
         slots = slots or 2 * ("embedding" in str(by_type))
         split = stage_split(layers, count) if by_type is not None and (layers + slots) % count else _split(
@@ -391,9 +393,10 @@ def _batch(told: Told, notes: list[str], t: Mapping[str, Any]) -> dict[str, Any]
         notes.append(f"no global_batch_size: Megatron takes micro-batch {t['mbs']} x DP then; --gbs says it here")
     ramp = told.get("rampup_batch_size")
     if ramp is not None:
-        if not isinstance(ramp, list) or len(ramp) != 3 or not all(str(value).replace("_", "").isdecimal() for value in ramp):
+        sizes = [counted(value) for value in ramp] if isinstance(ramp, list) else []
+        if len(sizes) != 3 or None in sizes:
             raise told.wrong("rampup_batch_size", what="start, increment and samples")
-        found |= dict(zip(("rampup_start", "rampup_increment", "rampup_samples"), (int(value) for value in ramp)))
+        found |= dict(zip(("rampup_start", "rampup_increment", "rampup_samples"), sizes))
     return found
 
 

@@ -102,7 +102,7 @@ def is_yaml(data: Mapping[str, Any]) -> bool:
     return isinstance(model, Mapping) and any(mark in model for mark in marks)
 
 
-_REFERENCE = re.compile(r"\$\{(?:(?P<one>\.?[\w.]+)|multiply:\s*(?P<a>[\w.]+)\s*,\s*(?P<b>[\w.]+)\s*)\}")
+_REFERENCE = re.compile(r"\$\{(?:(?P<one>\.?[\w.]+)|multiply:\s*(?P<a>\d{1,9})\s*,\s*(?P<b>\d{1,9})\s*)\}")
 
 
 def _put_in(value: Any, whole: Mapping[str, Any], beside: Mapping[str, Any] | None = None) -> Any:
@@ -113,13 +113,13 @@ def _put_in(value: Any, whole: Mapping[str, Any], beside: Mapping[str, Any] | No
         if not isinstance(value, str) or "${" not in value:
             return value
         value = _REFERENCE.sub(lambda found: str(_looked_up(found, whole, beside or {})), value)
-        value = int(value) if value.isdecimal() and len(value) < 10 else value
+        value = int(value) if value.isdecimal() and len(value) < 19 else value
     return value
 
 
 def _looked_up(found: re.Match[str], whole: Mapping[str, Any], beside: Mapping[str, Any]) -> Any:
     if found["one"] is None:
-        return int(found["a"]) * int(found["b"]) if found["a"].isdecimal() and found["b"].isdecimal() else found.group()
+        return int(found["a"]) * int(found["b"])
     there: Any = beside if found["one"].startswith(".") else whole
     for name in found["one"].strip(".").split("."):
         there = there.get(name) if isinstance(there, Mapping) else None

@@ -190,7 +190,7 @@ def launched(found: Iterable[Flag], text: str = "") -> Started:
     asked: dict[str, int] = {}
     for given, known in ((own, OF_JOB), (found, LAUNCHERS)):
         for flag in given:
-            if flag.name in known and flag.values and flag.values[0].isdecimal() and 0 < int(flag.values[0]) < 10**7:
+            if flag.name in known and flag.values and re.fullmatch(r"0*[1-9]\d{0,6}", flag.values[0]):
                 asked[known[flag.name]] = int(flag.values[0])
             elif known.get(flag.name) == "procs_per_node":
                 asked.pop("procs_per_node", None)  # as many as there are GPUs, and not a job's tasks

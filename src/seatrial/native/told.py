@@ -16,6 +16,14 @@ from seatrial.fields import nearest, shown
 
 NOTHING: tuple[object, ...] = (None, False, "", "None", "none", "null", "False", "false", [], {}, ())
 """Values that say that a key is not used."""
+LONGEST = 19
+"""Digits, so that 64 bits hold it."""
+
+
+def counted(text: object) -> int | None:
+    """The number of `32`, `9_765_625` and `1,000`; None of anything else, and of what nobody counts to."""
+    digits = str(text).strip().replace("_", "").replace(",", "")
+    return int(digits) if digits.isdecimal() and len(digits) < LONGEST else None
 
 
 class Told:
@@ -46,8 +54,8 @@ class Told:
         value = self.get(*names)
         if value is None:
             return None
-        if isinstance(value, str) and value.replace("_", "").replace(",", "").isdecimal():
-            value = int(value.replace("_", "").replace(",", ""))
+        if isinstance(value, str):
+            value = value if (number := counted(value)) is None else number
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int) or value < least:

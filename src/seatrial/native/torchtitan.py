@@ -14,7 +14,7 @@ from typing import Any
 
 from seatrial.engines.torchtitan import ROTATES, SCHEDULES
 from seatrial.errors import BadInput
-from seatrial.native.base import Native, data_parallel
+from seatrial.native.base import Native, beside, data_parallel, enough
 from seatrial.native.told import Told
 from seatrial.plaindata import read_text
 from seatrial.spec import round_up, stage_split
@@ -172,7 +172,7 @@ def _batches(training: Told, par: Told, layout: dict[str, Any], where: str,
 def _stages(par: Told, model: Mapping[str, Any] | None, pp: int, where: str, notes: list[str]) -> dict[str, Any]:
     words = {theirs: ours for ours, theirs in SCHEDULES.items()}
     schedule = par.get("pipeline_parallel_schedule") or "1F1B"
-    if schedule not in words:
+    if str(schedule) not in words:
         notes.append(f"pipeline_parallel_schedule {schedule}: there is no forecast of it with this engine; taken for 1f1b")
     found: dict[str, Any] = {"schedule": words.get(str(schedule), "1f1b")}
     parts, each = par.get("module_fqns_per_model_part"), par.whole("pipeline_parallel_layers_per_stage")
@@ -185,6 +185,7 @@ def _stages(par: Told, model: Mapping[str, Any] | None, pp: int, where: str, not
         split = tuple(sum(str(name).startswith("layers.") for name in part) for part in parts)
     else:
         count = pp * (2 if found["schedule"] == "interleaved" else 1) if each is None else -(-(layers + first + last) // each)
+        enough(where, layers, count)
         more, surplus = divmod(layers + first + last, count)
         dealt = [more + (stage < surplus) for stage in range(count)]
         split = (dealt[0] - first, *dealt[1:-1], dealt[-1] - last) if count > 1 else (layers,)
@@ -202,7 +203,7 @@ def _model(told: Told, folder: Path, where: str, notes: list[str]) -> dict[str, 
     module = told.table("experimental").get("custom_import")
     arguments = FLAVORS.get((str(name), str(flavor)))
     tokens: int | None = None
-    if arguments is None and isinstance(module, str) and (path := folder / f"{module.replace('.', '/')}.py").exists():
+    if arguments is None and isinstance(module, str) and (path := beside(folder, f"{module.replace('.', '/')}.py")):
         arguments, tokens = _arguments(read_text(path, most=1 << 20), str(path))
     if arguments is None:
         seq = told.table("training").whole("seq_len") or 2048
