@@ -37,14 +37,23 @@ def test_plan_around_a_script_ranks_it_and_keeps_model_batch_and_processes(scrip
     assert "not understood, and not in the forecast: --use-fancy-thing" in said.err
 
 
-def test_the_best_of_a_plan_written_and_planned_around_is_first(tmp_path, capsys):
+@pytest.mark.parametrize("engine", ["megatron-lm", "torchtitan"])
+def test_the_best_of_a_plan_written_and_planned_around_is_first(engine, tmp_path, capsys):
     asked = ["--model", "llama3-8b", "--cluster", "dgx-h100", "--nodes", "2", "--gbs", "128"]
-    assert main(["plan", *asked, "--emit", "megatron-lm", "-o", str(tmp_path / "out")]) == 0
+    assert main(["plan", *asked, "--emit", engine, "-o", str(tmp_path / "out")]) == 0
     capsys.readouterr()
     assert main(["plan", "--around", str(tmp_path / "out"), "--cluster", "dgx-h100", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["around"]["rank"] <= found["ties"] and found["around"]["slower_by"] < 0.01
     assert found["around"]["sec_per_it"] == pytest.approx(found["candidates"][0]["sec_per_it"], rel=0.01)
+
+
+def test_a_file_that_compiles_is_planned_around(tmp_path, capsys):
+    path = tmp_path / "llama3.toml"
+    path.write_text('[model]\nname = "llama3"\nflavor = "debugmodel"\n[training]\nlocal_batch_size = 2\nseq_len = 512\n'
+                    "[parallelism]\ndata_parallel_shard_degree = 8\n[compile]\nenable = true\n")
+    assert main(["plan", "--around", str(path), "--cluster", "dgx-h100", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["around"]["dp"] == 8
 
 
 def test_explain_takes_the_same_file_and_says_what_is_missing(script, capsys):

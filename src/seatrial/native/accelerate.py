@@ -147,7 +147,7 @@ def of_yaml(data: Mapping[str, Any], *, where: str, folder: Path, given: Mapping
     told.neutral(NEUTRAL)
     old = kind == "FSDP" and fsdp.values.get("fsdp_version", 1) == 1
     return Native(format="accelerate YAML", unread=(*told.left(), *options.left()), notes=tuple(notes), tables={
-        "engine": "fsdp1" if old else "fsdp2", "topology": layout, "batch": batch,
+        "engine": "fsdp1" if old else "accelerate", "topology": layout, "batch": batch,
         **({"model": model} if model is not None else {}), **({"execution": execution} if execution else {})})  # fmt: skip
 
 

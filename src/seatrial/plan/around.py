@@ -5,6 +5,7 @@
 """
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -28,7 +29,8 @@ def question_around(trial: Trial, *, knobs: Mapping[str, Any], rules: Sequence[s
     """`knobs`: what the user fixes beside."""
     given = {name: value for name, value in knobs.items() if value is not None}
     spread = {"cp": "auto"} if trial.topology.cp > 1 and "cp" not in given else {}
-    executed = [f"execution.{name}={value}" for name, value in fields.plain(trial.execution).items() if name in _SAID]
+    stated = fields.plain(trial.execution)
+    executed = [f"execution.{name}={json.dumps(value)}" for name, value in stated.items() if name in _SAID]
     return question(model=trial.model, cluster=trial.cluster, knobs={**knobs, "gbs": trial.batch.gbs, **spread, **given},
                     precision=trial.topology.precision, engine=trial.engine, headroom=headroom, rules=rules,
                     sequence_parallel=sequence_parallel, settings=[*executed, *settings])
