@@ -89,6 +89,8 @@ seatrial,tiny,8,128,16,256,128,1,2,2,1,1,4,16,3,none,fp32,0.136
 torchtitan,tiny,8,128,16,256,128,1,2,2,1,1,4,16,3,none,fp32,0.190
 seatrial,tiny,8,128,16,256,128,1,2,1,2,1,4,16,0,none,fp32,0.364
 torchtitan,tiny,8,128,16,256,128,1,2,1,2,1,4,16,0,none,fp32,0.416
+seatrial,tiny,8,128,16,256,128,1,2,1,2,1,4,16,1,none,fp32,0.300
+torchtitan,tiny,8,128,16,256,128,1,2,1,2,1,4,16,1,none,fp32,0.600
 """
 
 
@@ -100,11 +102,15 @@ def test_engines_are_compared_on_the_same_layout_in_words_and_on_the_page(tmp_pa
     assert main(["compare", "--logbook", str(tmp_path / "rows.csv"), "--a", "engine=torchtitan", "--b", "engine=seatrial",
                  "--json"]) == 0  # fmt: skip
     found = json.loads(capsys.readouterr().out)
-    assert [round(group["ratio"], 3) for group in found["groups"]] == [0.716, 0.875]
+    assert [round(group["ratio"], 3) for group in found["groups"]] == [0.716, 0.875, 0.5]
+    assert len({group["label"] for group in found["groups"]}) == 3 and "zero_stage=1" in found["groups"][2]["label"]
     records, _ = read([tmp_path / "rows.csv"])
     view = data.build(records, title="two engines").view
     assert [column["name"] for column in view["columns"][:3]] == ["state", "size", "engine"]
     knob = view["knobs"][0]
-    assert knob["name"] == "engine" and [len(series["points"]) for series in knob["series"]] == [2, 2]
+    assert knob["name"] == "engine" and [len(series["points"]) for series in knob["series"]] == [2, 2, 2]
+    assert len({series["label"] for series in knob["series"]}) == 3
+    [zero] = [knob for knob in view["knobs"] if knob["name"] == "zero_stage"]
+    assert [series["label"].rpartition(", ")[2] for series in zero["series"]] == ["Engine seatrial", "Engine torchtitan"]
     alone = data.build([record for record in records if record.engine == "seatrial"], title="one").view
     assert alone["columns"][2]["name"] != "engine"
