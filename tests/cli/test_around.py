@@ -48,12 +48,14 @@ def test_the_best_of_a_plan_written_and_planned_around_is_first(engine, tmp_path
     assert found["around"]["sec_per_it"] == pytest.approx(found["candidates"][0]["sec_per_it"], rel=0.01)
 
 
-def test_a_file_that_compiles_is_planned_around(tmp_path, capsys):
+def test_a_file_that_compiles_on_a_part_of_a_node_is_planned_around(tmp_path, capsys):
     path = tmp_path / "llama3.toml"
     path.write_text('[model]\nname = "llama3"\nflavor = "debugmodel"\n[training]\nlocal_batch_size = 2\nseq_len = 512\n'
-                    "[parallelism]\ndata_parallel_shard_degree = 8\n[compile]\nenable = true\n")
+                    "[parallelism]\ndata_parallel_shard_degree = 4\n[compile]\nenable = true\n")
     assert main(["plan", "--around", str(path), "--cluster", "dgx-h100", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["around"]["dp"] == 8
+    found = json.loads(capsys.readouterr().out)
+    assert (found["around"]["dp"], found["around"]["nodes"]) == (4, 1)
+    assert all(c["dp"] * c["tp"] * c["pp"] * c["cp"] == 4 for c in found["candidates"])
 
 
 def test_explain_takes_the_same_file_and_says_what_is_missing(script, capsys):
