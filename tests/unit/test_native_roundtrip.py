@@ -138,7 +138,7 @@ def trials(engine: str, kind: str = "any", *, experts: bool = False, **fixed: An
             t = draw(layouts(m, **fixed))
             execution = Execution(overlap=draw(st.sampled_from([None, None, "none",
                                                                 "gradients"]))) if engine == "megatron-core" else (
-                Execution(compile=draw(st.booleans())) if engine in ("torchtitan", "fsdp2") else Execution())
+                Execution(compile=draw(st.booleans())) if engine in ("torchtitan", "fsdp2", "accelerate") else Execution())
             gbs = t.dp * t.mbs * t.pp * draw(st.sampled_from([1, 2]))
             batch = Batch(gbs=2 * gbs, rampup_start=gbs, rampup_increment=gbs, rampup_samples=1000) if (
                 engine.startswith("megatron") and draw(st.integers(0, 3)) == 0) else Batch(gbs=gbs)
@@ -181,9 +181,9 @@ CASES = {
     "megatron-core": (trials("megatron-core", "plain", cp=1, zero=st.sampled_from([0, 1]), sequence_parallel=False,
                              precision=st.sampled_from(["fp32", "bf16"]), stage_layers=None),
                       by_engine("megatron-core"), "train.sh"),
-    "accelerate": (trials("fsdp2", "plain", pp=1, zero=st.sampled_from([0, 2, 3]), recompute=st.sampled_from(["none", "full"]),
-                          sequence_parallel=False, cp_kind=st.sampled_from(["ring", "gather"])), native.WRITERS["accelerate"],
-                   "accelerate.yaml"),
+    "accelerate": (trials("accelerate", "plain", pp=1, zero=st.sampled_from([0, 2, 3]), sequence_parallel=False,
+                          recompute=st.sampled_from(["none", "full"]), cp_kind=st.sampled_from(["ring", "gather"])),
+                   native.WRITERS["accelerate"], "accelerate.yaml"),
 }  # fmt: skip
 UNSAID = {"nemo": ("dp", "world", "nodes", "procs_per_node", "microbatches", "zero_group", "divided"),
           "megatron-deepspeed": ("padded_vocab",)}

@@ -14,7 +14,7 @@ from typing import Any
 
 from seatrial.engines.torchtitan import CLASSES, ROTATES, SCHEDULES
 from seatrial.errors import BadInput
-from seatrial.native.base import Native, data_parallel
+from seatrial.native.base import Native, beside, data_parallel, enough
 from seatrial.native.told import Told
 from seatrial.plaindata import read_text
 from seatrial.spec import round_up, stage_split
@@ -44,25 +44,44 @@ FLAVORS: dict[tuple[str, str], Mapping[str, Any]] = {
 """torchtitan/models/llama3/__init__.py, and its neighbours'. The bias of qwen3's router is not moved by its optimizer."""
 LLAMA31 = {"scaling_factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
 """RoPEScalingArgs where nothing is said; a factor of 1 is none."""
-NEUTRAL = ("job", "experimental", "profiling", "metrics", "checkpoint", "comm", "debug", "lr_scheduler", "validation",
-           "fault_tolerance", "memory_estimation", "quantize")
+NEUTRAL = ("job", "profiling", "metrics", "checkpoint", "comm", "debug", "lr_scheduler", "validation", "fault_tolerance",
+           "memory_estimation")
 NEUTRAL_IN = {"training": ("steps", "max_norm", "dataset", "dataset_path", "seed", "deterministic", "gc_freq", "gc_debug",
                            "warmup_steps"),
               "optimizer": ("lr", "beta1", "beta2", "eps", "weight_decay", "early_step_in_backward", "name"),
+              "experimental": ("custom_import", "custom_args_module"),
               "model": ("tokenizer_path", "hf_assets_path", "name", "flavor", "print_after_conversion"),
               "compile": ("components", "backend"), "activation_checkpoint": ("per_op_sac_force_recompute_mm_shapes_by_fqns",),
               "parallelism": ("enable_async_tensor_parallel", "disable_loss_parallel", "enable_compiled_autograd",
                               "pipeline_parallel_split_points")}
 PRECISIONS = {"float32": "fp32", "bfloat16": "bf16"}
 KINDS = {theirs: ours for ours, theirs in ROTATES.items()}
+DEGREES = ("data_parallel_shard_degree", "data_parallel_replicate_degree", "tensor_parallel_degree", "pipeline_parallel_degree",
+           "context_parallel_degree", "context_parallel_rotate_method", "pipeline_parallel_schedule", "disable_loss_parallel",
+           "pipeline_parallel_microbatches", "pipeline_parallel_split_points", "enable_async_tensor_parallel",
+           "fsdp_reshard_after_forward", "enable_compiled_autograd")
+MOVED = {**{(table, key): ("parallelism", key) for key in DEGREES for table in ("training", "experimental")},
+         ("training", "data_parallel_degree"): ("parallelism", "data_parallel_shard_degree"),
+         ("training", "compile"): ("compile", "enable"), ("training", "enable_fp8_linear"): ("float8", "enable_float8_linear")}
+"""Where keys stood in 2024 and 2025 -> where they stand now."""
 
 
 def is_config(data: Mapping[str, Any]) -> bool:
     return "parallelism" in data or sum(mark in data for mark in MARKS) > 1
 
 
+def _moved(data: Mapping[str, Any]) -> dict[str, Any]:
+    found = {name: dict(table) if isinstance(table, Mapping) else table for name, table in data.items()}
+    for (table, key), (to, name) in MOVED.items():
+        if isinstance(there := found.get(table), dict) and key in there:
+            value = there.pop(key)
+            if isinstance(now := found.setdefault(to, {}), dict):
+                now.setdefault(name, value)
+    return found
+
+
 def of_config(data: Mapping[str, Any], *, where: str, folder: Path, world: int | None = None) -> Native:
-    told, notes = Told(data, where), list[str]()
+    told, notes = Told(_moved(data), where), list[str]()
     par, training = told.table("parallelism"), told.table("training")
     seq = training.whole("seq_len")
     model = _model(told, folder, where, notes)
@@ -91,13 +110,19 @@ def of_config(data: Mapping[str, Any], *, where: str, folder: Path, world: int |
         layout["moe_balance"] = "forced"
     layout["precision"] = training.word("mixed_precision_param", PRECISIONS, "bf16")
     converters = told.table("model").get("converters") or []
-    if any("float8" in str(name) for name in (converters if isinstance(converters, list) else [converters])):
+    if told.table("float8").on("enable_float8_linear") or any(
+            "float8" in str(name) for name in (converters if isinstance(converters, list) else [converters])):
         layout["precision"] = "fp8"
+    if training.on("enable_cpu_offload"):
+        notes.append("training.enable_cpu_offload: memory of the host is in no forecast here; taken for none")
+    for table, key, usual in (("training", "mixed_precision_reduce", "float32"), ("model", "norm_type", "rmsnorm")):
+        if told.table(table).values.get(key) == usual:
+            told.table(table).neutral((key,))
     layout["recompute"] = _recompute(told, notes)
-    batch, sizes = _batches(training, par, layout, where)
+    batch, sizes = _batches(training, par, layout, where, notes)
     layout |= sizes
-    if pp > 1:
-        layout |= _stages(par, model, pp, where, notes)
+    layout |= _stages(par, model, pp, where, notes) if pp > 1 else {}
+    par.neutral(("pipeline_parallel_schedule",))
     execution: dict[str, Any] = {"compile": True} if told.table("compile").on("enable") else {}
     if told.table("optimizer").get("implementation") in ("for-loop", "foreach"):
         execution["optimizer"] = "adamw-plain"
@@ -130,18 +155,22 @@ def _recompute(told: Told, notes: list[str]) -> str:
                       "selective")
     option = table.get("selective_ac_option")
     if mode == "selective" and option not in (None, "op"):
-        notes.append(f"activation_checkpoint.selective_ac_option {option}: each so-manieth layer; forecast as op")
+        notes.append(f"activation_checkpoint.selective_ac_option {option}: some layers whole; forecast as op")
     if table.values.get("mode") in (None, "none"):
         mode = "none" if table.has("mode") else "selective"
     return str(mode)
 
 
-def _batches(training: Told, par: Told, layout: dict[str, Any], where: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def _batches(training: Told, par: Told, layout: dict[str, Any], where: str,
+             notes: list[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The batch, and the micro-batch: with a pipeline its own, which divides what a rank gets."""
     local = training.whole("local_batch_size", "batch_size") or 8
     size = training.get("global_batch_size")
     total = None if size in (None, -1) else training.whole("global_batch_size")
-    micro = par.whole("pipeline_parallel_microbatch_size") or 1
+    micro, several = par.whole("pipeline_parallel_microbatch_size"), par.whole("pipeline_parallel_microbatches")
+    if several is not None and layout["pp"] > 1 and local % several:
+        raise BadInput(f"{where}: batch_size {local} is no multiple of pipeline_parallel_microbatches {several}")
+    micro = micro or (local // several if several else 1)
     dp = layout.get("dp")
     if dp is not None and total is not None and total % (local * dp):
         raise BadInput(f"{where}: global_batch_size {total} is no multiple of local_batch_size {local} x DP {dp}")
@@ -149,13 +178,15 @@ def _batches(training: Told, par: Told, layout: dict[str, Any], where: str) -> t
         raise BadInput(f"{where}: local_batch_size {local} is no multiple of pipeline_parallel_microbatch_size {micro}")
     if total is None and dp is not None:
         total = local * dp
+    elif total is None:
+        notes.append(f"the batch is local_batch_size {local} x DP, and DP what the processes leave: --gbs says it")
     return {} if total is None else {"gbs": total}, {"mbs": micro if layout["pp"] > 1 else local}
 
 
 def _stages(par: Told, model: Mapping[str, Any] | None, pp: int, where: str, notes: list[str]) -> dict[str, Any]:
     words = {theirs: ours for ours, theirs in SCHEDULES.items()}
     schedule = par.get("pipeline_parallel_schedule") or "1F1B"
-    if schedule not in words:
+    if str(schedule) not in words:
         notes.append(f"pipeline_parallel_schedule {schedule}: there is no forecast of it with this engine; taken for 1f1b")
     found: dict[str, Any] = {"schedule": words.get(str(schedule), "1f1b")}
     parts, each = par.get("module_fqns_per_model_part"), par.whole("pipeline_parallel_layers_per_stage")
@@ -168,6 +199,7 @@ def _stages(par: Told, model: Mapping[str, Any] | None, pp: int, where: str, not
         split = tuple(sum(str(name).startswith("layers.") for name in part) for part in parts)
     else:
         count = pp * (2 if found["schedule"] == "interleaved" else 1) if each is None else -(-(layers + first + last) // each)
+        enough(where, layers, count)
         more, surplus = divmod(layers + first + last, count)
         dealt = [more + (stage < surplus) for stage in range(count)]
         split = (dealt[0] - first, *dealt[1:-1], dealt[-1] - last) if count > 1 else (layers,)
@@ -185,7 +217,7 @@ def _model(told: Told, folder: Path, where: str, notes: list[str]) -> dict[str, 
     module = told.table("experimental").get("custom_import")
     which, arguments = str(name), FLAVORS.get((str(name), str(flavor)))
     tokens: int | None = None
-    if arguments is None and isinstance(module, str) and (path := folder / f"{module.replace('.', '/')}.py").exists():
+    if arguments is None and isinstance(module, str) and (path := beside(folder, f"{module.replace('.', '/')}.py")):
         which, arguments, tokens = _arguments(read_text(path, most=1 << 20), str(path))
     if arguments is None:
         seq = told.table("training").whole("seq_len") or 2048
