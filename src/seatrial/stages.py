@@ -34,8 +34,20 @@ def with_experts(split: Sequence[int], *, dense: int, every: int) -> tuple[int, 
     return tuple(max(0, end // every - max(end - layers, dense) // every) if every else 0 for end, layers in zip(ends, split))
 
 
-def read(text: str) -> tuple[int, ...]:
-    """Raises for what is no list of whole numbers."""
+def read(text: str, stages: Sequence[int | None] = ()) -> tuple[int, ...]:
+    """Raises for what is no list of whole numbers. In 3,4x14,2 either may be how often: as many as one of `stages` are meant,
+    where one way gives that, else the first."""
+    once = _read(text, turned=False)
+    if not stages or len(once) in stages:
+        return once
+    try:
+        turned = _read(text, turned=True)
+    except BadInput:
+        return once
+    return turned if len(turned) in stages else once
+
+
+def _read(text: str, *, turned: bool) -> tuple[int, ...]:
     plain = text.strip().strip("[](){}").strip()
     if _PLACES.fullmatch(text.strip()):
         return _places(text.strip())
@@ -43,9 +55,11 @@ def read(text: str) -> tuple[int, ...]:
     # A run is one piece, whatever stands around its sign.
     for piece in _BETWEEN.split(re.sub(r"\s*[x×*]\s*", "x", plain)):
         run = _RUN.fullmatch(piece)
-        if run is None or len(found) + int(run[1] or 1) > MOST:
+        often, layers = (int(run[1] or 1), int(run[2])) if run else (0, 0)
+        often, layers = (layers, often) if turned and run and run[1] else (often, layers)
+        if run is None or len(found) + often > MOST:
             raise BadInput(f"{text[:60]!r}: expected the layers of each stage, as 1-4-3, a list, or {AUTO}")
-        found += [int(run[2])] * int(run[1] or 1)
+        found += [layers] * often
     return tuple(found)
 
 

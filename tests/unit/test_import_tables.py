@@ -190,3 +190,104 @@ def test_comments_above_the_headings_of_a_csv_file_are_text(tmp_path, first: str
     text = f"# Runs of the 7B\n# GBS=256\n\n{first},TP,s/step\n32,2,1.25\n64,2,0.70\n"
     found = [(r.gpus, r.tp, r.gbs, r.sec_per_it, r.source_line) for r in read(tmp_path, text, "runs.csv")]
     assert found == [(32, 2, 256, 1.25, 5), (64, 2, 256, 0.7, 6)]
+
+
+GAPS = """A 13B on A100.
+
+```
+ nodes  micro batch   step time   TFLOPs      mem
+                            (s)     /GPU    (GiB)
+-------------------------------------------------
+     4            1        9.31    141.2     30.1
+     4            2        9.02    145.7
+    16            2        2.40    137.0     28.8
+```
+"""
+
+
+def test_columns_that_gaps_part_with_units_below_and_an_empty_cell(tmp_path):
+    found = read(tmp_path, GAPS)
+    assert said(found) == [(4, None, 9.31, 141.2), (4, None, 9.02, 145.7), (16, None, 2.4, 137.0)]
+    assert [(record.mbs, record.mem_gib, record.source_line) for record in found] == [(1, 30.1, 7), (2, None, 8), (2, 28.8, 9)]
+
+
+def test_a_column_that_begins_like_a_section(tmp_path):
+    assert said(read(tmp_path, "# GPUs  TP  s/it\n8  2  9.31\n16  2  4.70\n")) == [(None, 2, 9.31, None), (None, 2, 4.7, None)]
+
+
+def test_columns_that_one_space_parts(tmp_path):
+    found = read(tmp_path, "nodes TP s/it TFLOPs\n4 2 9.31 141.2\n8 2 4.70 139.9\n\nThat was all.\n")
+    assert said(found) == [(4, 2, 9.31, 141.2), (8, 2, 4.7, 139.9)]
+
+
+def test_runs_side_by_side_that_gaps_part(tmp_path):
+    rows = ("           run 1    run 2", "nodes      4        8", "TP         2        4", "s/it       9.31     4.70")
+    found = read(tmp_path, "\n".join(rows))
+    assert said(found) == [(4, 2, 9.31, None), (8, 4, 4.7, None)]
+
+
+@pytest.mark.parametrize("text", [
+    "We ran  it twice  and more.\nNodes were lost  on both  days.\n",
+    "nodes   TP   s/it\nsee the other page for all of them\n",
+    "def f(nodes,  tp,  time):\n    return 4,  2,  9.31\n"])
+def test_text_with_gaps_is_no_table(tmp_path, text: str):
+    assert read(tmp_path, text) == []
+
+
+def test_a_line_of_units_may_count_tokens(tmp_path):
+    heads = "| seq | TP | t_step | throughput |\n|--|--|--|--|\n| tokens | | s | ktok/s |\n"
+    (record,) = read(tmp_path, heads + "| 8192 | 2 | 4.1 | 12.5 |\n")
+    assert (record.seq, record.sec_per_it, record.tokens_per_s) == (8192, 4.1, 12500)
+
+
+@pytest.mark.parametrize("heads", [
+    "ノード数 | マイクロバッチ | 1ステップ時間 (秒) | スループット (トークン/秒) | TFLOPS/枚",
+    "节点数 | 微批次大小 | 单步耗时(秒) | 吞吐量(token/s) | TFLOPS/卡",
+    "nós | microlote | tempo por passo (s) | vazão (tokens/s) | TFLOPs",
+    "Knoten | Mikrobatch | Schrittdauer (s) | Durchsatz (Token/s) | TFLOPs",
+    "nœuds | micro-lot | temps/pas (s) | débit (jetons/s) | TFLOPs"])
+def test_headings_of_other_tongues(tmp_path, heads: str):
+    (record,) = read(tmp_path, f"| {heads} |\n|--|--|--|--|--|\n| 4 | 2 | 9.31 | 112000 | 141.2 |\n")
+    assert (record.nodes, record.mbs, record.sec_per_it, record.tokens_per_s, record.tflops) == (4, 2, 9.31, 112000, 141.2)
+
+
+def test_spaces_part_thousands_where_the_file_has_several(tmp_path):
+    table = "| nodes | step (ms) | tok/s |\n|--|--|--|\n| 1 | 1 377 | 381 007 |\n"
+    assert [record.tokens_per_s for record in read(tmp_path, table)] == [None]
+    found = read(tmp_path, table + "| 2 | 1 368 | 1 523 569 |\n")
+    assert [(record.sec_per_it, record.tokens_per_s) for record in found] == [(1.377, 381007), (1.368, 1523569)]
+
+
+@pytest.mark.parametrize(("said", "each"), [
+    ("`tps` is tokens/s **per GPU**, over steps 20-100.", True), ("tps are tokens per second of all GPUs.", False)])
+def test_the_text_says_what_a_rate_is_per(tmp_path, said: str, each: bool):
+    (record,) = read(tmp_path, f"{said}\n\n| GPUs | tps | TFLOPs |\n|--|--|--|\n| 8 | 6,424 | 379.1 |\n")
+    assert (record.tokens_per_s, record.tokens_per_s_per_process) == ((None, 6424) if each else (6424, None))
+
+
+def test_runs_side_by_side_under_names_of_which_one_is_a_word_of_tables(tmp_path):
+    rows = "| nodes | 4 | 4 | 8 |\n| TP | 4 | 4 | 2 |\n| s/it | 9.31 | 8.02 | 4.7 |\n"
+    found = read(tmp_path, "| | base | selective | TP 2 |\n|--|--|--|--|\n" + rows)
+    assert said(found) == [(4, 4, 9.31, None), (4, 4, 8.02, None), (8, 2, 4.7, None)]
+
+
+def test_layers_of_each_stage_are_as_many_as_the_stages(tmp_path):
+    heads = "| PP | DP | layers per stage | s/it |\n|--|--|--|--|\n"
+    found = read(tmp_path, heads + "| 16 | 4 | 3,4x14,2 | 10.1 |\n| 6 | 4 | 3,4x14,2 | 11.2 |\n| 8 | 4 | auto | 9.1 |\n")
+    assert [record.stage_layers for record in found] == ["-".join(["3", *["4"] * 14, "2"]), "3-14-14-14-14-2", ""]
+
+
+BOX = """
++-------+----+--------+--------+
+| nodes | TP |   s/it | TFLOPs |
++-------+----+--------+--------+
+|     4 |  2 |   9.31 |  141.2 |
+|     8 |  2 |   4.70 |  139.9 |
++-------+----+--------+--------+
+"""
+
+
+@pytest.mark.parametrize("fence", ["", "```\n"])
+def test_a_box_as_programs_print_it_has_a_row_in_each_line(tmp_path, fence: str):
+    found = read(tmp_path, f"Runs:\n{fence}{BOX.strip()}\n{fence}")
+    assert said(found) == [(4, 2, 9.31, 141.2), (8, 2, 4.7, 139.9)] and found[1].source_line - found[0].source_line == 1

@@ -203,8 +203,33 @@ STEP = "8,000 steps at batch 128.\n\n" + table("""
 """)
 
 
-@pytest.mark.parametrize("note", [SIZES, FEATURES, UNSAID_AXIS, UNSAID_LENGTH, STEP], ids=[
-    "a line of several sizes", "what else was on", "stages that nobody says", "lengths that nobody says", "seconds under Step"])
+PEAKS = "Peaks: 197 (v5e, 16 GB), 459 (v5p, 95 GB), 918 (v6e, 32 GB).\n\n" + table("""
+    chip  chips  global batch  step time (s)  TFLOP/s/device
+    TPU v5e  256  256  3.832  63.7
+    TPU v5p  64  256  4.586  218.2
+    TPU v5p  128  512  4.473  221.2
+    TPU v6e  256  512  1.523  315.5
+""")
+BY_NODE = "32 layers, hidden 4096; seq 8192; 64 or more devices.\n\n" + table("""
+    nodes  mbs  GBS  ms/step  tokens/s/GPU
+    16  1  1024  7520  8715
+    16  4  1024  8326  7871
+    32  2  2048  7927  8268
+    64  4  4096  7939  8255
+    64  2  4096  8005  8187
+""")
+EQUAL = "Batch in tokens kept.\n\n" + table("""
+    GPUs  seq  GBS  step time (s)
+    512  4096  4096  21.44
+    512  8192  2048  24.58
+    512  16384  1024  30.68
+    512  32768  512  39.94
+""")
+
+
+@pytest.mark.parametrize("note", [SIZES, FEATURES, UNSAID_AXIS, UNSAID_LENGTH, STEP, PEAKS, EQUAL, BY_NODE], ids=[
+    "a line of several sizes", "what else was on", "stages that nobody says", "lengths that nobody says", "seconds under Step",
+    "a peak for each device", "a batch as large as the sequence", "devices of a node that nobody says"])
 def test_nothing_is_said_of_what_is_right(lint, note: str):
     assert lint(note) == []
 
@@ -227,6 +252,85 @@ def test_a_cell_that_was_lost_moves_the_others(lint):
     assert lint("Sequence 2048, global batch 1024.\n\n" + rows) == []
     found = lint("Sequence 2048, global batch 1024.\n\n" + rows.replace("| 30.8 | 44.6 | 735 |", "| 44.6 | 735 |  |"))
     assert [(f.line, f.code, f.level) for f in found] == [(8, "cells-shifted", "error")]
+
+
+LINES = "13B on A100 80GB, TP 4, PP 2, sequence 2048.\n\n" + table("""
+    micro batch  global batch  peak GiB  s/it
+    1  256  15.8  9.64
+    2  256  17.1  9.55
+    4  256  19.9  9.56
+    8  256  25.3  9.95
+""")
+IN_STEP = "A 7B, sequence 2048.\n\n" + table("""
+    GPUs  GBS  s/it  tok/s
+    16  128  4.99  52533
+    16  128  4.81  54499
+    32  256  4.74  110610
+    64  512  4.73  221687
+    64  512  4.77  219828
+""")
+OPEN_AXES = "8B on 64 H100s, CP as given.\n\n" + table("""
+    seq  CP  DP  GBS  s/it
+    8k  1  32  64  1.11
+    16k  2  16  32  1.34
+    32k  4  8  16  1.78
+    64k  8  4  8  2.73
+""")
+BY_NODES = "8B, sequence 8192.\n\n" + table("""
+    nodes  TP  DP  GBS  s/it
+    2  1  16  64  4.18
+    2  2  8  64  4.40
+    4  2  16  128  4.39
+    4  4  8  128  4.29
+""")
+PROPERTIES = "64 H100s, sequence 4096, GBS 256.\n\n" + table("""
+    model  params (B)  TP  s/it  tokens/s/GPU  TFLOPs
+    small  1.50  1  0.361  45386  481.2
+    medium  3.61  1  0.879  18639  482.2
+    large  8.03  1  1.864  8790  480.1
+    small  1.50  2  0.379  43231  458.3
+    medium  3.61  2  0.930  17617  455.7
+    large  8.03  2  1.937  8459  462.0
+    large  8.03  4  1.980  8275  452.0
+""")
+
+
+CARDS = "7B, sequences packed to 2048.\n\n" + table("""
+    GPU  #  micro  accum  eff. batch  s/step  samples/s  tokens/s  VRAM
+    RTX 4090 (24 GB)  1  1  16  16  18.76  0.853  1747  19.0 GB
+    RTX 4090 (24 GB)  2  1  16  32  18.98  1.686  3453  19.1 GB
+    A40 (48 GB)  1  2  8  16  21.67  0.738  1512  24.9 GB
+    A40 (48 GB)  4  4  4  64  20.85  3.070  6286  36.2 GB
+    A100 (80 GB)  4  8  2  64  9.22  6.941  14216  58.3 GB
+""")
+ROTATED = "8B, sequence 8192, 8 GPUs a node.\n\n" + table("""
+    GPUs  GBS  s/step  tokens/s/GPU  TFLOPs/GPU  MFU (%)
+    32  128  17.930  1828  891  39.6
+    32  128  18.286  1792  874  38.8
+    64  256  17.893  1831  893  39.7
+    128  512  18.508  1770  864  38.4
+    256  1024  18.528  1769  863  38.4
+""")
+THOUSANDS = "Sequence Length as given.\n\n" + table("""
+    GPUs  Sequence Length (K)  DP  GBS  s/step  tokens/s/GPU
+    32  8  32  512  18.4  7123
+    32  16  16  256  22.5  5825
+    32  32  8  128  30.7  4270
+    32  64  4  64  48.0  2731
+""")
+
+
+LOOSELY = "32 layers, hidden 4096; sequence 4096, global batch 512. TFLOPs of the last iteration.\n\n" + table("""
+    Nodes  TP  PP  s/step  tok/s/GPU  TFLOPs
+    4  1  1  7.19  9041  499.5
+    4  1  2  7.73  8437  464.7
+    4  2  4  7.89  8442  461.2
+    8  1  1  3.63  8979  489.9
+    8  2  4  4.40  7534  406.4
+    8  4  1  3.72  8751  476.0
+    16  1  2  2.68  6149  333.0
+    16  4  2  2.05  7952  443.0
+""")
 
 
 @pytest.mark.parametrize(
@@ -255,6 +359,19 @@ def test_a_cell_that_was_lost_moves_the_others(lint):
         pytest.param(RENTED, "| 12.86 |", "| 12.68 |", "step (s)", "12.86", id="devices in the text alone"),
         pytest.param(LENGTHS, "| 128 | 16384 |", "| 16384 | 128 |", "GBS", "128", id="batch and length"),
         pytest.param(LENGTHS, "| 11.779 |", "| 1.1779 |", "s/step", "11.779", id="fine digits, the point moved"),
+        pytest.param(LINES, "| 25.3 |", "| 52.3 |", "peak GiB", "25.3", id="memory is a line over the micro-batch"),
+        pytest.param(IN_STEP, "| 32 | 256 |", "| 32 | 128 |", "GBS", "256", id="a batch that goes with the devices"),
+        pytest.param(OPEN_AXES, "| 16k | 2 |", "| 16k | 4 |", "CP", "2", id="an axis that nobody names"),
+        pytest.param(BY_NODES, "| 2 | 2 | 8 |", "| 2 | 2 | 16 |", "DP", "8", id="nodes of a size that nobody says"),
+        pytest.param(PROPERTIES, "| medium | 3.61 | 2 |", "| large | 3.61 | 2 |", "model", "medium", id="another model's name"),
+        pytest.param(PROPERTIES, "| 8.03 | 2 |", "| 8.30 | 2 |", "params (B)", "8.03", id="parameters of the other rows"),
+        pytest.param(CARDS, "| 19.1 GB |", "| 29.1 GB |", "VRAM", None, id="more than the row's own device has"),
+        pytest.param(CARDS, "| 6.941 | 14216 |", "| 14216 | 6.941 |", "samples/s", "6.941", id="samples and tokens exchanged"),
+        pytest.param(CARDS, "| 6.941 |", "| 14216 |", "samples/s", "6.941", id="tokens under samples"),
+        pytest.param(ROTATED, "| 18.508 | 1770 | 864 | 38.4 |", "| 1770 | 864 | 38.4 | 18.508 |", "s/step", "18.508",
+                     id="the first of four figures at their end"),
+        pytest.param(THOUSANDS, "| 32 | 32 | 8 |", "| 32 | 16 | 8 |", "Sequence Length (K)", "32", id="thousands of tokens"),
+        pytest.param(LOOSELY, "| 461.2 |", "| 4612 |", "TFLOPs", "461.2", id="a law that rows keep to within two hundredths"),
         pytest.param(LOSSES, "| 2.401 |", "| 24.01 |", "loss", "2.401", id="a loss"),
         pytest.param(COUNTED_IN_FULL, "| 1,722,400,768 |", "| 2,236,203,008 |", "parameters", "1,726,599,168", id="tied twice"),
     ],

@@ -31,6 +31,12 @@ def test_a_split_is_read_as_people_write_it(text: str) -> None:
     assert stages.read(text) == (1, 4, 3)
 
 
+def test_either_side_of_a_run_may_be_how_often():
+    assert stages.read("3,4x14,2") == (3, *(14,) * 4, 2) == stages.read("3,4x14,2", (6,))
+    assert stages.read("3,4x14,2", (16, 32)) == (3, *(4,) * 14, 2)
+    assert stages.read("3,4x999999,2", (16,)) == (3, *(999999,) * 4, 2)
+
+
 @pytest.mark.parametrize("split", [(1, 4, 3), (5, *(6,) * 10, 5), (0, 1, 0), (7,), (0, *(2,) * 30, 1, 0)])
 def test_every_text_of_a_split_is_read_back(split: tuple[int, ...]) -> None:
     assert [stages.read(text) for text in (stages.said(split), stages.short(split))] == [split, split]

@@ -402,7 +402,7 @@ class Model:
 
     @functools.cached_property
     def has_windows(self) -> bool:
-        return any(self.window(layer) is not None for layer in range(self.layers))
+        return self.sliding_window is not None and any(self.window(layer) is not None for layer in range(self.layers))
 
     def has_experts(self, layer: int) -> bool:
         """Whether a layer, the first is 0, has experts in place of an MLP."""
@@ -410,7 +410,7 @@ class Model:
 
     @functools.cached_property
     def expert_layers(self) -> int:
-        return sum(map(self.has_experts, range(self.layers)))
+        return sum(map(self.has_experts, range(self.layers))) if self.mixture else 0
 
     @functools.cached_property
     def architecture(self) -> Architecture:

@@ -17,7 +17,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 from seatrial.tables.names import BY_NAME, EACH, MEASURES, SETTINGS, Kind, looked_up, normal
-from seatrial.tables.tongues import in_english
+from seatrial.tables.tongues import from_signs, in_english
 
 __all__ = ["MEASURES", "NUMBER", "SETTINGS", "Column", "Kind", "clean", "normal", "read_heading", "setting", "settle"]
 
@@ -108,7 +108,7 @@ _BRACKET = re.compile(r"[(\[]([^)\]]*)[)\]]")
 
 _AFTER_COMMA = re.compile(r",\s*(ms|s|sec|seconds|min|[GM]i?B|%)$")
 """`step, ms` is `step (ms)`."""
-_THOUSANDS_OF = re.compile(r"\b([kKM])[ -]?(tok(?:en)?s?\b.*)")
+_THOUSANDS_OF = re.compile(r"\b([kKM])[ -]?([tT]ok(?:en)?s?\b.*|TPS\b.*|tps\b.*)")
 """`ktok/s` is `tok/s (k)`."""
 
 
@@ -117,7 +117,7 @@ def read_heading(raw: str) -> Column:
     """The column a heading stands for; a column without a field keeps its cells' text."""
     if len(raw) > LONGEST_HEADING:
         return Column(heading=raw.strip())
-    text = _AFTER_COMMA.sub(r" (\1)", clean(raw).strip("*†^ "))
+    text = _AFTER_COMMA.sub(r" (\1)", from_signs(clean(raw)).strip("*†^ "))
     if text == "S":
         return Column(heading=raw.strip(), field="seq", kind="count")  # seconds are written small
     text = _THOUSANDS_OF.sub(r"\2 (\1)", text)
@@ -223,7 +223,9 @@ def settle(columns: list[Column]) -> list[Column]:
     for at, (before, column) in enumerate(pairwise(columns), 1):
         # `GPU | #`: which, and how many.
         if column.heading.strip().lower() in ("#", "n", "count", "qty") and before.field in ("gpus", "machine"):
-            columns = [*columns[:at], Column(heading=column.heading, field="gpus", kind="count"), *columns[at + 1 :]]
+            which = Column(heading=before.heading, field="machine", kind="word")
+            many = Column(heading=column.heading, field="gpus", kind="count")
+            columns = [*columns[: at - 1], which, many, *columns[at + 1 :]]
     if any(re.search(r"\b(?:f|h)?sdp|shard", normal(column.heading)) for column in columns):
         # Of HSDP the replicas are one factor of DP, and the groups of shards the other.
         columns = [Column(heading=one.heading) if one.field == "dp" and "repl" in normal(one.heading) else one

@@ -45,10 +45,12 @@ mbs:
     per device batch, per chip batch, per chip batch size, batch per device, batch per chip, per gpu batch, per rank batch,
     local batch size, local bs, bs per gpu, device batch size, ubatch, local batch
 gbs:
-    total batch size, effective batch size, global bsz, bsz, batch global, size of batch global, batch size global
+    total batch size, effective batch size, effective batch, eff batch, eff batch size,
+    global bsz, bsz, batch global, size of batch global, batch size global,
+    size of batch, size batch, size batch global
 seq:
     seq length, ctx len, max seq len, max seq length, context window, block size, max sequence length,
-    length of sequence, sequence size, length
+    length of sequence, sequence size, length, seq tokens, sequence tokens, context tokens, seq len tokens
 hidden:
     model dim, embed dim, embedding dim, embedding dimension
 heads:
@@ -66,7 +68,7 @@ engine:
 env settings:
     env, environment, settings, setting, options, env vars
 mem_value memory:
-    memory max, memory peak,
+    memory max, memory peak, mem max, mem peak,
     mem, memory, peak mem, peak memory, max mem, max memory, gpu mem, gpu memory, vram, memory usage, mem usage,
     mem per gpu, memory per gpu, max memory allocated, peak memory allocated, max allocated, mem used, memory used,
     peak vram, peak gpu memory, mem value, peak allocated, max reserved, peak reserved, peak active, max active,
@@ -85,15 +87,16 @@ sec_per_it seconds:
     ms per iter, ms per step, ms per iteration, msec per it, msec per iter, it per s, it per sec, its per s, iter per s,
     iters per s, iter per sec, iterations per s, iterations per sec, iterations per second, steps per s, steps per sec,
     steps per second, latency, step latency, step duration, iteration duration, train step time, training step time,
-    sec, ms, zeit per schritt, schrittzeit, zeit per iteration, duration per iteration, duration per step
+    sec, ms, t step, t per step, t iter, t per iter, t it, t per it, step ms, step s, iter ms, iter s, s per batch,
+    zeit per schritt, schrittzeit, zeit per iteration, duration per iteration, duration per step
 time_unit word:
     time unit
 tflops figure:
     tflops, tflop, tflop per s, tflops per s, tflops per gpu, tflop per s per gpu, tflops per s per gpu,
     tflops per device, tflops per process, tflops per node, tflop per s per node, tflops per s per node,
     achieved tflops, model tflops, model tflops per gpu, hardware tflops, hw tflops, hw tflops per gpu,
-    throughput per gpu, tflops per gpu per s, measured tflops,
-    tflops per second, teraflops, tflops per rank, avg tflops, model tflop per s per gpu
+    throughput per gpu, tflops per gpu per s, measured tflops, tf per gpu,
+    tflops per second, teraflops, tfs per gpu, tf per s per gpu, tflops per rank, avg tflops, model tflop per s per gpu
 formula word:
     formula, tflops formula
 tflops_per word:
@@ -117,7 +120,7 @@ throughput rate:
     throughput, speed, training speed, training throughput, train speed
 mfu percent:
     mfu, model flops utilization, model flop utilization, flops utilization, model flops utilisation, model flops util,
-    mfu percent, mfu %
+    mfu percent, mfu %, % mfu, % of peak, percent of peak
 hfu percent:
     hfu, hardware flops utilization, hardware flops utilisation, hw flops util, hw flops utilization, hfu percent, hfu %
 loss figure:
@@ -189,7 +192,7 @@ EACH = frozenset("gpu gpus device devices accelerator accelerators card cards ch
                  "worker".split())
 """What a figure is per, where all mean one of the devices."""
 _COUNTING = frozenset("num number no n count total".split())
-_AVERAGED = frozenset("avg average mean median achieved measured observed".split())
+_AVERAGED = frozenset("avg average mean median achieved measured observed wall clock wallclock elapsed".split())
 """Words beside a name that change nothing: of a count, of a measurement."""
 _DEGREES = ("degree", "size", "ways", "way")
 _DEVICE = re.compile(r"(?:[abhv]\d{2,3}|gb?\d{3}|mi\d{3}x?|l40|rtx\d{4})(s?)")

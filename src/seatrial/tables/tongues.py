@@ -3,6 +3,7 @@
     in_english("Temps/itération (s)")          time/iteration (s)
     in_english("séquences de 4096 jetons")     sequences of 4096 tokens
     in_english("a lot of time")                a lot of time: no word here is foreign beyond doubt
+    in_english("系列長 2048")                  sequence length 2048
 """
 from __future__ import annotations
 
@@ -23,23 +24,25 @@ devices: dispositivos, geraete, gerate, cartes, tarjetas, karten, rechenkarten
 device: dispositivo, geraet, gerat, carte, tarjeta, karte
 memory: memoire, memoria, speicher, speicherbedarf, speicherverbrauch, arbeitsspeicher
 tokens: jetons, jeton, fichas
-samples: echantillons, muestras, beispiele, proben, campioni
+samples: echantillons, muestras, beispiele, proben, campioni, amostras
 layers: couches, capas, schichten, strati, camadas, lagen
-heads: tetes, cabezas, koepfe, kopfe
+heads: tetes, cabezas, koepfe, kopfe, cabecas, teste
 model: modele, modelo, modell, modello
-size: taille, tamano, groesse, grosse, dimensione, tamanho
+size: taille, tamano, groesse, grosse, dimensione, tamanho, modellgrosse, modellgroesse
 batch: lots, lote, lotto, stapel
+hidden: cachee, oculta, oculto, verborgene, versteckte, nascosta
+step time: schrittdauer, iterationszeit, iterationsdauer
 batch size: batchgroesse, batchgrosse, stapelgroesse, stapelgrosse, losgrosse, losgroesse
-micro batch size: mikrobatch, microlot, microlote, mikrobatchgrosse, mikrobatchgroesse
+micro batch size: mikrobatch, microlot, microlote, microbatch, mikrobatchgrosse, mikrobatchgroesse
 global batch size: globalbatch, globalbatchgrosse, globalbatchgroesse, gesamtbatch, gesamtbatchgrosse, gesamtbatchgroesse
 global: globale, globaler, globales, globalen
 sequence: secuencia, sequenz, sequenza, sequencia
 sequences: secuencias, sequenzen
 sequence length: sequenzlange, sequenzlaenge, kontextlange, kontextlaenge
-length: longueur, longitud, laenge, lange, lunghezza
+length: longueur, longitud, laenge, lange, lunghezza, comprimento
 recompute: recalcul, recalculo, neuberechnung, ricalcolo
 vocabulary: vokabular, vocabulaire, vocabulario
-throughput: debit, rendimiento, durchsatz
+throughput: debit, rendimiento, durchsatz, tokendurchsatz, vazao, desempenho
 number: anzahl, nombre, numero
 GB: Go
 GiB: Gio
@@ -59,8 +62,39 @@ batch: lot
 with: avec, mit, con
 step: pas
 the: le, la, les, el, los, der, die, das
+nodes: nos
+s: seg
 """
 """Words that English has too, or that are too short to prove a language: they are read only beside one of the others."""
+_SIGNS = """
+nodes: ノード数, ノード, 节点数, 节点, 節点數
+GPUs: GPU数, GPU 数, GPU枚数, GPU卡数, 卡数, GPU數
+global batch size: グローバルバッチサイズ, グローバルバッチ, 全局批大小, 全局批次大小, 全局批量大小, 全局批次, 全局批量, 全局批
+micro batch size: マイクロバッチサイズ, マイクロバッチ, 微批大小, 微批次大小, 微批量大小, 微批次, 微批量, 微批
+batch size: バッチサイズ, バッチ, 批大小, 批次大小, 批量大小, 批次, 批量
+step time: 1ステップ時間, ステップ時間, イテレーション時間, 反復時間, 1ステップの時間,
+    单步耗时, 单步时间, 每步耗时, 每步时间, 步耗时, 步时间, 迭代时间, 迭代耗时, 每轮耗时
+throughput: スループット, 吞吐量, 吞吐
+tokens: トークン数, トークン, 令牌, 词元
+samples: サンプル数, サンプル, 样本数, 样本
+memory: メモリ使用量, メモリ, 显存占用, 峰值显存, 显存, 内存
+sequence length: シーケンス長, 系列長, 文脈長, 序列长度, 上下文长度, 序列长
+hidden size: 隠れ次元, 隠れ層, 隠れサイズ, 隐藏维度, 隐藏层维度, 隐层维度, 隐藏大小
+layers: レイヤー数, レイヤ数, 層数, 层数, 层
+heads: ヘッド数, 注意力头数, 头数
+vocabulary: 語彙数, 語彙, 词表大小, 词表
+model: モデル, 模型
+size: サイズ, 参数量, パラメータ数
+without recompute: 再計算なし, 无重计算, 不重计算
+recompute: 再計算, 重计算
+ms: ミリ秒, 毫秒
+s: 秒
+per: 毎, 每
+time: 時間, 时间, 耗时
+step: ステップ, 步
+GPU: 卡, 枚
+"""
+"""Words of tongues that leave no space between them."""
 _LIGATURES = str.maketrans({"œ": "oe", "Œ": "Oe", "ß": "ss", "æ": "ae"})
 
 
@@ -69,7 +103,14 @@ def _table(text: str) -> dict[str, str]:
     return {word.strip(): english for english, words in pairs for word in words.split(",") if " " not in word.strip()}
 
 
-_STRONG, _BESIDE = _table(_WORDS), _table(_WEAK)
+def _signs(text: str) -> dict[str, str]:
+    lines = re.sub(r",\s+", ",", text.strip()).splitlines()
+    return {sign.strip(): name for name, _, signs in (line.partition(":") for line in lines) for sign in signs.split(",")}
+
+
+_STRONG, _BESIDE, _BY_SIGN = _table(_WORDS), _table(_WEAK), _signs(_SIGNS)
+_SIGN = re.compile("|".join(map(re.escape, sorted(_BY_SIGN, key=len, reverse=True))))
+_HAS_SIGN = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]")
 _UNITS = {"Go", "Gio", "Mo", "Mio"}
 _WORD = re.compile(r"[^\W\d_]+")
 _MARKS = re.compile(r"[\u0300-\u036f]")
@@ -80,8 +121,18 @@ def plain_letters(text: str) -> str:
     return text if text.isascii() else _MARKS.sub("", unicodedata.normalize("NFKD", text.translate(_LIGATURES)))
 
 
+def from_signs(text: str) -> str:
+    """With the words of Japanese and Chinese tables in English."""
+    if text.isascii() or not _HAS_SIGN.search(text):
+        return text
+    text = re.sub(" {2,}", " ", _SIGN.sub(lambda match: f" {_BY_SIGN[match.group()]} ", text)).strip()
+    return re.sub(r" ?([/()]) ?", r"\1", text).replace("(", " (")
+
+
 def in_english(text: str, *, surely: bool = False) -> str:
     """`surely`: the text is known to be no English."""
+    if (signs := from_signs(text)) != text:
+        return signs
     plain = plain_letters(text)
     words = _WORD.findall(plain)
     # The gigaoctet stands behind a number, or as a unit in brackets: English begins sentences with Go.

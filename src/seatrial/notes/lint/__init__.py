@@ -29,6 +29,7 @@ from seatrial.notes.lint import (
     speeds,
     status,
     throughput,
+    together,
 )
 from seatrial.notes.lint import shifted as cells
 from seatrial.notes.lint.prose import Prose
@@ -42,7 +43,8 @@ __all__ = ["CODES", "LEVELS", "Finding", "lint", "look", "look_at"]
 Rule = Callable[[Sheet], list[Finding]]
 RULES: tuple[Rule, ...] = (
     formulas.establish, relations.learn, layout.check_processes, cells.check, repairs.check, throughput.check,
-    duplicates.check, layout.check_divisible, derived.check, plausible.check, speeds.check, model_size.check, status.check,
+    duplicates.check, layout.check_divisible, derived.check, model_size.check, plausible.check, speeds.check, status.check,
+    together.check,
 )  # fmt: skip
 """In the order that they run, the certain first: each uses what those before it proposed."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import pairwise
 
 from seatrial.tables.headings import NUMBER, clean, decimal
@@ -42,7 +42,7 @@ class Printed:
     def truncated(self) -> tuple[float, float]:
         return self.value, self.value + self.unit
 
-    @property
+    @cached_property
     def slack(self) -> float:
         """Half of the last digit as a share of the value."""
         return self.unit / 2 / abs(self.value) if self.value else 1.0

@@ -69,13 +69,16 @@ def same_configuration(a: Row, b: Row, *, but: tuple[str, ...] = ()) -> bool:
 _SETTINGS, _SHAPE = operator.attrgetter(*CONFIGURATION), CONFIGURATION.index("layers")
 
 
+_UNSAID: dict[object, object] = {"": None}
+
+
 def _configuration(row: Row) -> tuple[object, ...]:
     """All that was asked, None where nobody said; kept until a finding proposes another value."""
     if row.configuration is None:
         values = _SETTINGS(row.record)
         if row.fixed:
             values = tuple(_setting(row, name) for name in CONFIGURATION)
-        known = tuple(None if value == "" else value for value in values)
+        known = tuple(map(_UNSAID.get, values, values))
         row.configuration = (*known[:_SHAPE], row.layers, row.hidden, *known[_SHAPE + 2 :])
     return row.configuration
 
@@ -270,6 +273,8 @@ def _pasted(rows: list[Row]) -> list[Finding]:
             chance = near * open_ / (0.02 if alike else 0.2) * (len(row.around) / 4 if alike else 1)
             if chance > _LIKELY:
                 continue
+            if not _doubts(first) and not _doubts(row) and _apart(first, row):
+                continue
             wrong, source = (first, row) if _doubts(first) > _doubts(row) else (row, first)
             shown = " and ".join(f"{wrong.column(n)} {wrong.cell(n)}" for n in (first_name, name))
             here = "pasted, and what was measured here is not known"
@@ -278,6 +283,12 @@ def _pasted(rows: list[Row]) -> list[Finding]:
             found.append(wrong.find("pasted-pair", level, message, name=first_name))
             break
     return found
+
+
+def _apart(a: Row, b: Row) -> bool:
+    """Whether a finer figure of two rows differs: nobody pastes one of three."""
+    return any(a.cell(name) and b.cell(name) and a.cell(name) != b.cell(name)
+               for name in ("tokens_per_s", "tokens_per_s_per_process", "samples_per_s"))  # fmt: skip
 
 
 def _figure_pairs(row: Row) -> Iterator[tuple[str, str]]:

@@ -12,10 +12,11 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from itertools import pairwise
 
 from seatrial.errors import BadInput
-from seatrial.notes.lint import relations
+from seatrial.notes.lint import counts, relations
 from seatrial.notes.lint.digits import slip
 from seatrial.notes.lint.formulas import complete
 from seatrial.notes.lint.model_size import fits_label, sizes
@@ -35,13 +36,16 @@ UNEVEN = -1.0
 """The layers do not divide over the stages: some engines do that, most people do not."""
 REPLICAS = 1.5
 """DP is counted last and typed from memory; the other three are chosen with care."""
+IN_STEP = 3.0
+"""A count goes in step with others again, as it does in the other rows; against it where one that did does not."""
 MARGIN = 0.4
 """By how much the best change must lead to be proposed."""
 NAMES = {"dp": "DP", "tp": "TP", "pp": "PP", "cp": "CP", "nodes": "nodes", "gpus": "GPUs"}
 
 
 def fill_axes(sheet: Sheet) -> None:
-    """An axis that a table does not name is 1, and the devices are those that the text names, where most rows prove it."""
+    """An axis that a table does not name is 1, or what it leaves of the devices in every row, and the devices are those that
+    the text names, where most rows prove it."""
     for mates in sheet.tables.values():
         for row in mates:
             shard = row.beside("shard") if row.tabular and row.record.dp is None else None
@@ -50,19 +54,27 @@ def fill_axes(sheet: Sheet) -> None:
                 row.record = replace(row.record, dp=dp, inferred=(*row.record.inferred, "dp"))
                 row.columns.setdefault("dp", row.columns["shard"])
         rows = [row for row in mates if row.tabular and row.record.dp][:500]
-        if len(rows) < FEWEST or any(row.record.nodes and not row.record.gpus for row in rows):
-            continue
         open_ = [name for name in ("tp", "pp") if all(getattr(row.record, name) is None for row in rows)]
-        said = sheet.text(rows[0]).hints.devices(rows[0].record.source_line or 0)
-        devices = None if any(row.record.gpus for row in rows) else said
-        if not open_ and devices is None:
+        said = sheet.text(rows[0]).hints.devices(rows[0].record.source_line or 0) if rows else None
+        devices = None if any(row.record.gpus or row.record.nodes for row in rows) else said
+        if len(rows) < FEWEST or not open_ and devices is None:
             continue
-        agree = [(row.record.gpus or devices) == _product(row) for row in rows if row.record.gpus or devices]
+        count = {row: row.record.gpus or row.record.nodes or devices for row in rows}
+        shares = {row: Fraction(count, _product(row)) for row, count in count.items() if count}
+        usual, often = mode(shares.values())
         # An axis that differs from row to row without a word is no slip of several rows.
-        if len(agree) >= FEWEST and agree.count(False) <= max(1, 0.1 * len(agree)):
-            for row in rows:
-                known = {name: 1 for name in open_} | ({} if row.record.gpus or not devices else {"gpus": devices})
-                row.record = replace(row.record, **known, inferred=tuple(sorted({*row.record.inferred, *known})))  # type: ignore[arg-type]
+        if not isinstance(usual, Fraction) or often < FEWEST or len(shares) - often > max(1, 0.1 * len(shares)):
+            continue
+        rest = {name: 1 for name in open_}
+        if usual != 1 and not any(row.record.nodes and not row.record.gpus for row in rows):
+            agree = [row for row in rows if shares.get(row) == usual]
+            layouts = {(row.record.dp, row.record.tp, row.record.pp, row.beside("cp")) for row in agree}
+            if not open_ or usual.denominator > 1 or devices and len(layouts) < FEWEST:
+                continue
+            rest[open_[0]] = int(usual)  # the same in every row, and not worth a column
+        for row in rows:
+            known = rest | ({} if row.record.gpus or not devices else {"gpus": devices})
+            row.record = replace(row.record, **known, inferred=tuple(sorted({*row.record.inferred, *known})))  # type: ignore[arg-type]
 
 
 def fill_batch(sheet: Sheet) -> None:
@@ -287,11 +299,13 @@ def _scored(row: Row, name: str, value: int, product: int, counted: int) -> Chan
     if column:
         # A cell that breaks what the column usually says is suspect; one that keeps to it is not.
         score += COLUMN_HAS_IT * max(0.0, _share(column, value) - 0.5) + COLUMN_HAS_PRINTED * _share(column, printed)
-    same = [other for other in row.elsewhere if _same_layout(other, trial, row, name, value)]
+    alike = row.sheet.laid_out(row.record.source_file).get((trial["dp"], trial["tp"], trial["pp"]), ())
+    same = [other for other in alike if _same_layout(other, trial, row, name, value)]
     if any(other.key == row.key and _same_run(other, row) for other in same):
         score += CONTRADICTED
     elif same:
         score += LAYOUT_ELSEWHERE
+    score += IN_STEP * counts.restored(row, name, value) if row.tabular else 0.0
     return Change(name, value, score + (REPLICAS if name == "dp" else 0.0), agrees)
 
 
@@ -338,7 +352,7 @@ def swapped(row: Row) -> list[Finding]:
         return []
     for left, right in _sides(tuple(row.record.printed)):
         one, two = getattr(row.record, left), getattr(row.record, right)
-        if not one or not two or not row.sheet.rare(row, left, one) or not row.sheet.rare(row, right, two):
+        if not one or not two or one == two or not row.sheet.rare(row, left, one) or not row.sheet.rare(row, right, two):
             continue
         others = [mate.record for mate in row.around[:MOST_SWAPPED] if mate is not row]
         first, second = ({getattr(other, name) for other in others} - {None} for name in (left, right))

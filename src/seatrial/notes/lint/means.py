@@ -7,6 +7,7 @@ Where the others agree to their last digit nothing is allowed: there a slip of a
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -16,6 +17,9 @@ TIMES = 4.5
 """How often what the others miss it by, on average, a row may."""
 LOOSE, LITTLE = 0.2, 0.018
 """Where more than this share of the others misses it at all, a row may miss it by so little in any case."""
+TWICE = 2.0
+"""And by so many times what the second of them does: the first may be a slip itself."""
+FEWEST = 3
 NOTICED = 0.0008
 """What is less is a digit that was rounded on the way."""
 
@@ -25,20 +29,37 @@ class Misses:
     total: float = 0.0
     rows: int = 0
     loose: int = 0
+    most: tuple[float, ...] = ()
+    """The three largest, the largest first."""
+    squares: float = 0.0
+    """Of the differences themselves, digits or not."""
 
     @classmethod
     def of(cls, offs: Iterable[tuple[float, float]]) -> Misses:
-        near = [max(0.0, abs(off) - digits) for off, digits in offs if abs(off) <= digits + WINDOW]
-        return cls(sum(near), len(near), sum(miss > NOTICED for miss in near))
+        inside = [(off, digits) for off, digits in offs if abs(off) <= digits + WINDOW]
+        near = [max(0.0, abs(off) - digits) for off, digits in inside]
+        return cls(sum(near), len(near), sum(miss > NOTICED for miss in near), tuple(sorted(near, reverse=True)[:3]),
+                   sum(off * off for off, _ in inside))  # fmt: skip
+
+    @property
+    def is_loose(self) -> bool:
+        return self.loose > max(1.0, LOOSE * self.rows)
+
+    def stands_out(self, off: float, digits: float) -> float:
+        """How many times the usual difference of the other rows a row's own is; none where there are too few of them."""
+        inside = abs(off) <= digits + WINDOW
+        rows, squares = self.rows - inside, self.squares - (off * off if inside else 0.0)
+        return abs(off) / math.sqrt(max(squares, 1e-12) / rows) if rows >= FEWEST else math.inf
 
     def but(self, off: float, digits: float) -> float:
-        total, rows, loose = self.total, self.rows, self.loose
+        total, rows, loose, most = self.total, self.rows, self.loose, self.most
         if abs(off) <= digits + WINDOW:
             miss = max(0.0, abs(off) - digits)
             total, rows, loose = total - miss, rows - 1, loose - (miss > NOTICED)
+            most = tuple(one for at, one in enumerate(most) if at != (most.index(miss) if miss in most else -1))
         if rows < 1 or not loose:
             return 0.0
-        return max(TIMES * total / rows, LITTLE if loose > max(1.0, LOOSE * rows) else 0.0)
+        return max(TIMES * total / rows, *((LITTLE, TWICE * most[1]) if loose > max(1.0, LOOSE * rows) else (0.0,)))
 
 
 NONE = Misses()

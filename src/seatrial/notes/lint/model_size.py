@@ -99,7 +99,8 @@ def _to_the_last_digit(mates: list[Row]) -> list[Finding]:
         undescribed = not _known(row) and fits_label(row)
         # As many layers as another row has would be the count.
         need = (ratio * low - (low - without)) * (row.layers or 1) / without
-        meant = next((n for n in layers if n and n != row.layers and abs(need / n - 1) < _COUNTED), None)
+        solved = round(need) if row.reading is not None and row.reading.fits(row, layers=max(1, round(need))) else None
+        meant = next((n for n in (*layers, solved) if n and n != row.layers and abs(need / n - 1) < _COUNTED), None)
         if meant and not tied and row.states("layers"):
             message = f"layers {row.layers} -> {meant}: {row.record.size_label} parameters, but {_billions(row)}"
             found.append(row.find("label-vs-params", "error", message, name="layers", proposed=str(meant)))
@@ -108,6 +109,7 @@ def _to_the_last_digit(mates: list[Row]) -> list[Finding]:
             continue
         why = ": the embedding is counted twice, though it is tied" if tied else ""
         message = f"{row.record.size_label} parameters, but {_billions(row)}, as the other rows count{why}"
+        row.reasons["size_label"] = "label-vs-params"
         found.append(row.find("label-vs-params", "error", message, name="size_label", proposed=_as_label(row, low)))
     return found
 

@@ -86,6 +86,8 @@ def _memory_falls(mates: list[Row]) -> list[Finding]:
     found = []
     rows = [row for row in mates if row.record.mem_gib and row.record.mbs and "mem_value" not in row.reasons][:2000]
     for group in _series(rows, "mbs"):
+        found += (off := _off_the_line(group))
+        group = [row for row in group if "mem_value" not in row.reasons] if off else group
         for small, large in pairwise(group):
             one, two = small.record.mem_gib, large.record.mem_gib
             if not one or not two or small.record.mbs == large.record.mbs or two > one * (1 - _FALL):
@@ -113,6 +115,44 @@ def _memory_falls(mates: list[Row]) -> list[Finding]:
                              proposed=other.cell("mem_value") if exchange else None)
                 )
     return found
+
+
+def _off_the_line(group: list[Row]) -> list[Finding]:
+    """One row whose memory is not on the line over the micro-batch that all others lie on."""
+    points = [(float(row.record.mbs or 0), row.record.mem_gib or 0.0) for row in group]
+    fits = [_line(points[:at] + points[at + 1 :]) for at in range(len(group))]
+    good = [at for at, fit in enumerate(fits) if fit is not None and fit[2] < _ON_LINE]
+    if len(good) != 1:
+        return []  # none is off, or more than one may be
+    row, (offset, slope, _) = group[good[0]], fits[good[0]] or (0.0, 0.0, 0.0)
+    memory, meant, figure = row.record.mem_gib or 1.0, offset + slope * (row.record.mbs or 0), row.printed("mem_value")
+    if figure is None or meant <= 0 or abs(math.log(memory / meant)) < _OFF_LINE:
+        return []
+    value = figure.value * meant / memory
+    ends = sorted((figure.shown(0.97 * value), figure.shown(1.03 * value)))
+    typed = slip(figure.like(figure.value), (ends[0], ends[1]))
+    likely = typed is not None and typed.chance < _LIKELY
+    about = f" -> {typed.text} ({typed.how})" if typed and likely else f", about {figure.like(value)} to be expected"
+    message = f"{row.cell('mem_value')}{about}: the {len(group) - 1} other rows lie on a line over the micro-batch"
+    row.reasons["mem_value"] = "memory-monotone"
+    return [row.find("memory-monotone", "error" if likely else "warning", message, name="mem_value",
+                     proposed=typed.text if typed and likely else None)]  # fmt: skip
+
+
+_LIKELY = 0.1
+_ON_LINE, _OFF_LINE = 0.025, 0.12
+"""How near to a line the others lie, and from which difference on a row does not."""
+
+
+def _line(points: list[tuple[float, float]]) -> tuple[float, float, float] | None:
+    """Offset and slope through three or more points, and by how much they miss it."""
+    if len({at for at, _ in points}) < 3:
+        return None
+    slope, offset = statistics.linear_regression(*zip(*points))
+    meant = [offset + slope * at for at, _ in points]
+    if slope < 0 or min(meant) <= 0:
+        return None
+    return offset, slope, max(abs(math.log(value / there)) for (_, value), there in zip(points, meant))
 
 
 def _slower(row: Row, other: Row) -> bool:
@@ -146,6 +186,9 @@ def _ordered(group: list[Row], small: Row, large: Row) -> bool:
     return all(b >= a * (1 - _FALL) for a, b in pairwise(values))
 
 
+_SIZED = re.compile(r"\b(\d{1,3}) ?Gi?B?\b", re.IGNORECASE)
+
+
 def _capacity(row: Row) -> list[Finding]:
     memory, text = row.record.mem_gib, row.sheet.text(row)
     if memory is None or "mem_value" in row.fixed:
@@ -154,6 +197,8 @@ def _capacity(row: Row) -> list[Finding]:
     if row.devices and row.device is not None and text.device is None:
         # Several devices: what the row names counts, and a size beside that name, if there is one.
         whole = row.device.memory_gib, f"{row.device.name} has {row.device.memory_gib:g} GiB"
+    if (own := _SIZED.search(row.record.machine)) is not None:
+        whole = float(own[1]), f'"{row.record.machine}"'
     # A device of 80 GB has 80 GiB, which are 85.9 GB where somebody counts in thousands.
     most = whole[0] * (1.01 if row.record.mem_unit in ("GiB", "MiB") else 1.075) if whole is not None else 0.0
     over = memory > most if whole is not None else False
@@ -183,7 +228,8 @@ def _point_moved(row: Row) -> str | None:
         near = [mate.record.mem_gib for mate in row.around if mate is not row and mate.record.mem_gib
                 and mate.record.mbs == row.record.mbs and same_configuration(row, mate, but=("nodes", "gpus", "dp", "gbs"))]
         meant = typed.value / scale
-        return typed.text if near and 0.85 < meant / statistics.median(near) < 1.18 else None
+        leads = typed.text[:1] != row.cell("mem_value")[:1]  # of the last digits little comes
+        return typed.text if near and leads and 0.85 < meant / statistics.median(near) < 1.18 else None
     return typed.text if typed is not None and typed.how == "the point moved" else None
 
 
@@ -238,7 +284,7 @@ def _by_size(mates: list[Row]) -> list[Finding]:
         ordered = [sorted(shares.values()) for shares in ways]
         for row in ways[0]:
             figure = row.printed(name)
-            if row.settled or name in row.reasons or figure is None:
+            if row.settled or name in row.reasons or figure is None or "size_label" in row.reasons:
                 continue
             ranges = [(some[some[0] == shares[row]], some[-1 - (some[-1] == shares[row])])
                       for shares, some in zip(ways, ordered)]  # fmt: skip

@@ -74,10 +74,14 @@ RELATIONS = (
     Relation("the layout", (("world", 1), ("dp", -1), ("tp", -1), ("pp", -1), ("cp", -1))),
 )  # fmt: skip
 MEASURES = ("sec_per_it", "tflops", "tokens_per_s", "tokens_per_s_per_process", "samples_per_s", "mfu", "hfu", "aggr_pflops")
+_SAID = frozenset((*MEASURES, "nodes"))
+"""What proves nothing where it was worked out from another cell."""
 ENOUGH_ROWS, MOST = 3, 0.66
 """How many rows, and which share of them, have to agree on what is learned."""
 FEWER = 0.42
 """Share that is enough where rows agree to their last digit."""
+LOOSE_ROWS, LOOSE_MOST = 5, 0.8
+"""The same where rows agree within a few hundredths only."""
 _FEW = 40
 _MOST_ROWS = 300
 UNSAID, UNSAID_MOST = "without a batch or a sequence", 0.7
@@ -106,7 +110,7 @@ class Rule:
 def term(row: Row, name: str, other: dict[str, object]) -> float | None:
     """The logarithm of a field; `other` replaces fields of the row."""
     if name == "world":
-        value: object = _world(row, other)
+        value: object = of_devices(row, other)
     elif name in ("flops", "token_flops"):
         value = _flops(row, other)
         seq = other.get("seq", row.seq)
@@ -134,11 +138,11 @@ def _peak(row: Row | None) -> float | None:
 
 def _replicas(row: Row, other: dict[str, object]) -> float | None:
     """DP where nobody prints it: what the other axes leave of the processes; an axis that nobody names is 1."""
-    world, tp, pp = _world(row, other), other.get("tp", row.whole("tp")), other.get("pp", row.whole("pp"))
+    world, tp, pp = of_devices(row, other), other.get("tp", row.whole("tp")), other.get("pp", row.whole("pp"))
     return world / ((tp or 1) * (pp or 1) * (row.beside("cp") or 1)) if world else None  # type: ignore[operator]
 
 
-def _world(row: Row, other: dict[str, object]) -> object:
+def of_devices(row: Row, other: dict[str, object]) -> object:
     if "gpus" in other:
         return other["gpus"]
     if "nodes" in other and row.record.gpus is None:
@@ -182,17 +186,24 @@ def belongs(row: Row, relation: Relation, name: str) -> bool:
 
 def residue(row: Row, relation: Relation, other: dict[str, object] | None = None) -> float | None:
     """The logarithm of the product; None where the row does not have all its fields."""
+    if other:
+        return _residue(row, relation, other, {})
+    if relation.name not in row.terms:
+        row.terms[relation.name] = _residue(row, relation, {}, row.terms)
+    return row.terms[relation.name]
+
+
+def _residue(row: Row, relation: Relation, other: dict[str, object], known: dict[str, float | None]) -> float | None:
     total = 0.0
-    known = {} if other else row.terms
     for name, power in relation.terms:
         if name not in known:
-            known[name] = term(row, name, other or {})
+            known[name] = term(row, name, other)
         value = known[name]
         if value is None and name in ("gbs", "seq") and ("sec_per_it", 1) in relation.terms:
             continue  # where nobody says it, it is part of what is learned
         if value is None and name == "world" and not relation.exact and _same_devices(row):
             continue
-        if value is None or name in MEASURES and (name in row.record.inferred or name in row.record.estimated):
+        if value is None or name in _SAID and (name in row.record.inferred or name in row.record.estimated):
             return None
         total += power * value
     return total
@@ -209,8 +220,11 @@ def is_measure(name: str) -> bool:
 
 def slack(row: Row, relation: Relation, but: str = "") -> float:
     """What the printed digits leave open, whether they were rounded or cut off."""
-    shown = [row.printed(name) for name in relation.measures if name != but]
-    return 1e-6 + sum(2 * figure.slack for figure in shown if figure is not None)
+    if but:
+        return 1e-6 + sum(2 * figure.slack for name in relation.measures if name != but and (figure := row.printed(name)))
+    if relation.name not in row.slacks:
+        row.slacks[relation.name] = 1e-6 + sum(2 * figure.slack for name in relation.measures if (figure := row.printed(name)))
+    return row.slacks[relation.name]
 
 
 # ---- what the rows of a table keep to
@@ -442,7 +456,9 @@ def _rule(offs: tuple[tuple[float, float], ...], known: tuple[float, ...], most:
     if len(offs) <= _FEW:
         # Rows with fine digits say more than those that agree with nearly anything.
         weighed = [(off, may + EXACTLY, -math.log(min(0.9, may + EXACTLY))) for off, may in offs]
-        middle = max(where, key=lambda at: sum(weight for off, may, weight in weighed if abs(off - at) <= may))
+        alike = where[-1] - where[0] <= min(may for _, may, _ in weighed)  # as they nearly always are
+        middle = where[0] if alike else max(
+            where, key=lambda at: sum(weight for off, may, weight in weighed if abs(off - at) <= may))  # fmt: skip
     else:
         middle = max(where, key=lambda at: bisect.bisect_right(where, at + EXACTLY) - bisect.bisect_left(where, at - EXACTLY))
     open_ = statistics.median(may for _, may in offs)
@@ -452,12 +468,25 @@ def _rule(offs: tuple[tuple[float, float], ...], known: tuple[float, ...], most:
         if exactly >= 2 and exactly >= len(near) - sum(abs(off - value) <= WINDOW / 3 for off in near):
             return Rule(value, 0.0, exactly, _misses(offs, value))
     if (len(near) < ENOUGH_ROWS or len(near) < most * len(offs)) and not _beyond_chance(offs, middle):
-        return None
+        return _loosely(where, offs, known, open_) if most < UNSAID_MOST else None
     # Coarse digits tell the figure less well than fine ones do.
     fine = sorted((may, off) for off, may in offs if abs(off - middle) <= open_ + WINDOW / 3)
     constant = statistics.median(off for _, off in fine[: max(2, len(fine) // 2)])
     scatter = statistics.median(abs(off - constant) for off in near)
     return Rule(constant, scatter, len(near), _misses(offs, constant))
+
+
+def _loosely(
+    where: list[float], offs: tuple[tuple[float, float], ...], known: tuple[float, ...], open_: float
+) -> Rule | None:
+    """What nearly all rows keep to within a few hundredths: means over other iterations, on both sides of it."""
+    middle = statistics.median(where)
+    near = [off for off in where if abs(off - middle) <= open_ + WINDOW]
+    if len(near) < LOOSE_ROWS or len(near) < LOOSE_MOST * len(offs):
+        return None
+    middle = statistics.median(near)
+    constant = next((value for value in known if abs(value - middle) <= WINDOW / 2), middle)
+    return Rule(constant, statistics.median(abs(off - constant) for off in near), len(near), _misses(offs, constant))
 
 
 def _misses(offs: Iterable[tuple[float, float]], constant: float) -> Misses:
@@ -469,6 +498,14 @@ def wobble(row: Row, relation: Relation, rule: Rule) -> float:
     off = residue(row, relation)
     others = rule.misses.but(off - rule.constant, slack(row, relation)) if off is not None else 0.0
     return max(4 * rule.scatter, others)
+
+
+def scatters(row: Row) -> bool:
+    """Whether rows of the table miss a relation by more than their digits: times and rates that are means."""
+    loose = row.sheet.loose
+    if not loose:
+        loose |= {place for (_, place, _), rule in row.sheet.rules.items() if rule.misses.is_loose} | {None}
+    return row.key in loose
 
 
 def _beyond_chance(offs: tuple[tuple[float, float], ...], middle: float) -> bool:

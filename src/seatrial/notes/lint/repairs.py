@@ -9,12 +9,13 @@ above, the text.
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from seatrial.columns import LAYOUT
-from seatrial.notes.lint import derived, digits
+from seatrial.notes.lint import counts, derived, digits
 from seatrial.notes.lint.digits import Printed
 from seatrial.notes.lint.formulas import complete
 from seatrial.notes.lint.model_size import MODELS_DIFFER, fits_label, of_another_shape
@@ -34,6 +35,7 @@ from seatrial.notes.lint.relations import (
     is_measure,
     key_of,
     like_row,
+    of_devices,
     off_by,
     relations_of,
     rule_of,
@@ -75,6 +77,8 @@ MANY = 3.0
 """Logarithm of a factor by which nobody changes a batch without a word."""
 FAR = 1.2
 """Logarithm of a factor beyond which a value needs more for it than that it would mend the row."""
+SURELY, LIKELY = 8.0, 6.0
+"""How many times what the others miss a relation by makes a small difference an error, and a doubt."""
 ENOUGH, CLEAR, MARGIN, LEAD = 1.0, 3.0, 0.9, 2.0
 _TIMES = {1000.0: ("milliseconds", "ms-not-s"), 1e-3: ("seconds", "time-unit"), 60.0: ("seconds", "time-unit"),
           1 / 60.0: ("minutes", "time-unit"), 1 / 3600.0: ("hours", "time-unit")}  # fmt: skip
@@ -140,6 +144,7 @@ def _stated_otherwise(mates: list[Row]) -> list[Finding]:
         if UNSAID in key_of(first, relation) or any(term(first, name, {}) is None for name, _ in relation.terms):
             continue
         counts = {row.world or 1 for row in mates} | {first.procs or 1}
+        counts |= {4, 8, 16} if first.record.nodes and not first.record.gpus and not first.record.procs_per_node else set()
         if any(abs(abs(rule.constant) - math.log(count)) < 0.01 for count in counts):
             continue  # of one device, or of all of them
         for name in asked:
@@ -150,8 +155,9 @@ def _stated_otherwise(mates: list[Row]) -> list[Finding]:
             near = [n for n in whole if abs(n / meant - 1) < 0.01 and round_number(n)]
             if near:
                 told.setdefault(name, set()).add(near[-1])
-    # Where the batch and the sequence would both do, the batch is what people change.
-    name = "gbs" if "gbs" in told else next(iter(told), "")
+    # Where the batch and the sequence would both do, the batch is what people change, unless the FLOPs of a token tell.
+    longer = "seq" in told and len(told["seq"]) == 1 and _attends(mates, first.seq or 0, int(min(told["seq"])))
+    name = "seq" if longer else "gbs" if "gbs" in told else next(iter(told), "")
     values = told.get(name, set())
     if len(values) != 1:
         return []
@@ -160,6 +166,18 @@ def _stated_otherwise(mates: list[Row]) -> list[Finding]:
     message = f"line {line} says {first.column(name)} {value}, and the figures of the rows below agree on {meant:g}"
     return [Finding(file=first.record.source_file, line=line, code="header-vs-row", level="error", message=message,
                     column=first.column(name), printed=str(value), proposed=f"{meant:g}")]  # fmt: skip
+
+
+def _attends(mates: list[Row], was: int, seq: int) -> bool:
+    """Whether a token needs more or less than in other tables of that sequence, as it does where it attends to another one."""
+    here, there = ([math.log(row.record.tflops / tokens) for row in rows
+                    if row.record.tflops and (tokens := row.record.tokens_per_s_per_process)]
+                   for rows in (mates, [row for row in mates[0].elsewhere if row.key != mates[0].key and row.seq == was
+                                        and row.record.size_label == mates[0].record.size_label]))  # fmt: skip
+    if min(len(here), len(there)) < ENOUGH_ROWS:
+        return False
+    more = statistics.median(here) - statistics.median(there)
+    return abs(more) > SMALL and (more > 0) == (seq > was)
 
 
 def broken_and_kept(row: Row) -> tuple[list[tuple[Relation, Rule, float]], list[tuple[Relation, Rule]]]:
@@ -408,7 +426,8 @@ def _scored(
         text = row.cell(name) or str(_said(row, name) or "")
         # Of one digit or two nearly every number is a slip of every other.
         slip = digits.slip(text, (value - 0.5, value + 0.5)) if isinstance(value, (int, float)) and len(text) > 2 else None
-        score += min(2.0, next(points for chance, points in SLIP if slip.chance < chance)) if slip else -1.0
+        most = 1.0 if slip is not None and slip.how == "the point moved" else 2.0  # nobody points a count
+        score += min(most, next(points for chance, points in SLIP if slip.chance < chance)) if slip else -1.0
         why = f" ({slip.how})" if slip else ""
     was = _said(row, name)
     if isinstance(value, int) and isinstance(was, int) and name not in ("layers", "hidden", "nodes", "iteration"):
@@ -431,11 +450,22 @@ def _scored(
         score -= UNLIKELY if value & (value - 1) or was in column else 0.0
     if was == usual and often >= 0.6 * len(column):
         score -= USUAL / 2  # what nearly all rows have
-    if name == "gbs" and _of_each_device(row, float(value)):  # type: ignore[arg-type]
-        score, why = score + USUAL / 2, why or " (as much for a device as in the other rows)"
-    elif name == "gbs" and _of_each_device(row, float(value), was=True):  # type: ignore[arg-type]
-        score -= USUAL
-    yield Repair(name=name, value=value, shown=str(value), score=score + _stale(row, name), why=why)
+    if isinstance(value, int) and isinstance(was, int):
+        law = counts.restored(row, name, value)
+        # Devices are chosen, and the batch follows from them.
+        if law < 0 or name not in ("gpus", "nodes"):
+            above = row.mates[row.place - 1] if row.place else row
+            score += USUAL / 2 * law + (ABOVE / 2 if law > 0 and above is not row and _said(above, name) == was else 0.0)
+            score += 1.0 if law > 0 and not why else 0.0  # which is why, and not a slip of the hand
+        why = why or (" (in step with the other columns, as in the other rows)" if law > 0 else "")
+        score += _leaning(row, "sec_per_it", row.get("sec_per_it") or 0.0, row.get("sec_per_it") or 0.0, {name: value})
+    in_k = _IN_K.fullmatch(row.cell(name)) if name == "seq" and isinstance(value, int) and was == row.seq else None
+    thousands = in_k is not None and (in_k[2] or int(in_k[1]) * 1024 == was)
+    shown = f"{value // 1024}{in_k[2]}" if in_k and thousands and isinstance(value, int) else str(value)
+    yield Repair(name=name, value=value, shown=shown, score=score + _stale(row, name), why=why)
+
+
+_IN_K = re.compile(r"(\d{1,4}) ?([kK]?)")
 
 
 def _shape(row: Row) -> tuple[int | None, int | None]:
@@ -446,15 +476,6 @@ def _only_there(row: Row, like: Row) -> bool:
     """Whether the row's device cannot do what it is said to, and another can."""
     most = [max(device.peak_tflops.values()) if device else 0.0 for device in (row.device, like.device)]
     return 0 < most[0] < (row.get("tflops") or 0.0) <= most[1]
-
-
-def _of_each_device(row: Row, gbs: float, *, was: bool = False) -> bool:
-    """Whether a batch is as much for each device as nearly all rows have, and the printed one is not; `was`: the other way."""
-    shares = [mate.record.gbs / mate.world for mate in row.around if mate is not row and mate.record.gbs and mate.world]
-    usual, often = mode(shares)
-    each, printed = gbs / (row.world or 1), (row.record.gbs or 0) / (row.world or 1)
-    right, wrong = (printed, each) if was else (each, printed)
-    return len(shares) > 2 and often >= 0.7 * len(shares) and right == usual != wrong
 
 
 def _same_layout(row: Row, mate: Row, name: str, value: object) -> bool:
@@ -480,12 +501,17 @@ def _measure(row: Row, name: str, value: float, bounds: tuple[float, float], sco
     assert figure is not None
     low, high = (value * math.exp(min(max(bound, -0.05), 0.05)) for bound in (min(bounds), max(bounds)))
     ratio = figure.value / value
-    shown, why, code = figure.like(value), "", ""
+    like = _like(row, name, figure)
+    shown, why, code = like.like(value), "", ""
     # What was solved may miss a number that was typed by half a digit; where the point moved the last digit did too.
     half = min(figure.unit / 2 * max(1.0, value / figure.value), 0.003 * value)
     half = max(0.0, half - (high - low) / 2) if abs(math.log(value / figure.value)) < FAR else half
     slip = digits.slip(figure.like(figure.value), _in_print(figure, low - half, high + half))
-    if slip is not None:
+    pointless = figure.value * (like.step or like.unit) / (figure.step or figure.unit)
+    if like is not figure and low - half <= pointless <= high + half:
+        # The point that the other cells of the column have, and this one lost.
+        score, why, shown, value = score + SLIP[0][1], " (the point moved)", like.like(pointless), pointless
+    elif slip is not None:
         points = next(points for chance, points in SLIP if slip.chance < chance)
         score, why = score + points, f" ({slip.how})"
         near = points >= 2 and abs(figure.meant(slip.value) - value) <= 0.55 * figure.unit
@@ -499,6 +525,8 @@ def _measure(row: Row, name: str, value: float, bounds: tuple[float, float], sco
     node = row.procs if row.procs and row.procs > 1 else 8  # what nodes have where nobody says it
     world = row.world or 1
     parts: dict[float, str] = {node: "of a whole node", world: "of all processes", 1 / world: "of one process"}
+    if row.seq and name in ("samples_per_s", "tokens_per_s"):
+        parts[row.seq if name == "samples_per_s" else 1 / row.seq] = "tokens" if name == "samples_per_s" else "samples"
     for times, what in parts.items() if name != "sec_per_it" else ():
         if times != 1 and abs(math.log(ratio / times)) < tight:
             score, why = score + PART, f" (that is {what})"
@@ -511,17 +539,25 @@ def _measure(row: Row, name: str, value: float, bounds: tuple[float, float], sco
         score, code = score + RECOMPUTED, "formula-mixed"
         why = " (the recomputed forward pass is counted)" if ratio > 1 else " (the recomputed forward pass is not counted)"
     peak = (row.peak or math.inf) if name == "tflops" else math.inf
-    score += ABOVE if figure.value > peak >= value else 0.0
+    score += ABOVE * ((figure.value > peak) - (value > peak))
+    score -= ABOVE * 2 if name in ("mfu", "hfu") and value > 1.0 >= figure.value else 0.0
     score += _leaning(row, name, figure.value, value) if name in MEASURES else _in_line(row, name, figure.value, value)
     if name in ("mfu", "hfu") and not why and any(abs(math.log(ratio * a / b)) < 0.006 for a in PEAKS for b in PEAKS if a != b):
         score, why = score + PEAK, " (over the peak of another device)"
     if not why and any(abs(abs(math.log(ratio)) - math.log(power)) < 0.006 for power in (2, 4)):
-        score -= DOUBLED
+        score -= DOUBLED + (name == "sec_per_it")
     other = formula_of_another(row) if name == "tflops" and not why else None
     if other is not None:
         score, why, code = score + other.score, f" ({other.message})", other.code
     shown += "%" if row.cell(name).endswith("%") else ""
     return Repair(name=name, value=value, shown=shown, score=score + _stale(row, name), why=why, code=code)
+
+
+def _like(row: Row, name: str, figure: Printed) -> Printed:
+    """A figure with the digits that its column has, where the row's own cell holds another figure."""
+    others = [its for mate in row.around if mate is not row and (its := mate.printed(name)) is not None]
+    step, usual = figure.step or figure.unit, mode((its.step or its.unit) for its in others)[0]
+    return replace(figure, step=usual) if isinstance(usual, float) and usual < step and not figure.inverse else figure
 
 
 def _in_print(figure: Printed, low: float, high: float) -> tuple[float, float]:
@@ -536,25 +572,27 @@ def _stale(row: Row, name: str) -> float:
     return ABOVE if above is not None and row.cell(name) and above.cell(name) == row.cell(name) and is_measure(name) else 0.0
 
 
-def _speed(row: Row, name: str, value: float | None = None) -> float | None:
+def _speed(row: Row, name: str, value: float | None = None, other: dict[str, object] | None = None) -> float | None:
     """The logarithm of how fast one process is by one of the figures, so that rows of a model can be compared."""
     value = row.get(name) if value is None else value
     if not value or value <= 0:
         return None
-    world = row.world or 1
+    other = other or {}
+    world = float(of_devices(row, other) or 1)  # type: ignore[arg-type]
     if name == "sec_per_it":
-        return math.log((row.record.gbs or 1) * (row.seq or 1) / (value * world))
+        return math.log(float(other.get("gbs", row.record.gbs) or 1) * float(other.get("seq", row.seq) or 1) / (value * world))  # type: ignore[arg-type]
     return math.log(value / (1 if name in SPEEDS else world))
 
 
-def _leaning(row: Row, name: str, was: float, value: float) -> float:
-    """Above 0 when the new value looks more like those of the rows around, of the same model where there are some."""
+def _leaning(row: Row, name: str, was: float, value: float, other: dict[str, object] | None = None) -> float:
+    """Above 0 when the new value looks more like those of the rows around, of the same model where there are some; `other`:
+    where a count is what is new."""
     mates = [mate for mate in row.around if mate is not row and not mate.planned]
     mates = [mate for mate in mates if mate.record.size_label == row.record.size_label] or mates
     alike = [mate for mate in mates if mate.record.machine == row.record.machine and mate.devices == row.devices]
     mates = alike if len(alike) > 1 else mates
     logs = [speed for mate in mates if (speed := _speed(mate, name)) is not None]
-    before, after = _speed(row, name, was), _speed(row, name, value)
+    before, after = _speed(row, name, was), _speed(row, name, value, other)
     if len(logs) < 3 - (mates is alike) or before is None or after is None:
         return 0.0
     middle = statistics.median(logs)
@@ -604,7 +642,10 @@ def _report(row: Row, broken: list[tuple[Relation, Rule, float]], repairs: list[
     fine = abs(off) > SMALL or abs(off) > 3 * (slack(row, relation) + wobble(row, relation, rule))
     grave = abs(off) > GRAVE or known and fine and best is not None and best.score >= CLEAR
     sure = max(b[1].support for b in broken) >= 2 and not row.planned
-    level: Level = "error" if grave and sure else "warning"
+    # What is hardly more than the others miss the relation by may be a mean over other iterations, whatever explains it.
+    out = max(b[1].misses.stands_out(b[2], slack(row, b[0])) for b in broken)
+    grave = grave and out > (LIKELY if abs(off) > GRAVE else SURELY)
+    level: Level = "error" if grave and sure else "warning" if out > LIKELY else "info"
     row.settled = True
     if best is not None and known:
         code = best.code or _code(best.name, broken)

@@ -14,9 +14,9 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from seatrial.columns import AROUND, LAYOUT
 from seatrial.notes.lint import digits
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from seatrial.notes.lint import relations
     from seatrial.notes.lint.formulas import Reading
 
+T = TypeVar("T")
 Level = Literal["error", "warning", "info"]
 LEVELS: tuple[Level, ...] = ("error", "warning", "info")
 """error: an expert would bet on it; warning: it points at a slip; info: it could not be read, or is worth knowing."""
@@ -107,7 +108,7 @@ def in_order(findings: list[Finding], files: list[str]) -> list[Finding]:
     return sorted(dict.fromkeys(findings), key=lambda f: (place[f.file], f.line or 0, LEVELS.index(f.level), f.code))
 
 
-_NEAR, _MOST = 150, 1000
+_NEAR, _MOST = 64, 1000
 """Tables and files beyond this are logs of a program: a row is compared with this many others, so that time stays linear."""
 MEASURED = ("mem_value", "sec_per_it", "tflops", "aggr_pflops", "samples_per_s", "tokens_per_s")
 CONFIGURATION = (
@@ -131,11 +132,13 @@ _BESIDE = {
 }  # fmt: skip
 _BESIDE |= {
     "shard": "dp shard, data parallel shard degree, fsdp, fsdp degree, fsdp size, shard size, shard group, sharding group, "
-             "shard, shards, shard degree, sharding degree, dp shard degree",
+             "shard, shards, shard degree, sharding degree, dp shard degree, ici fsdp, ici fsdp parallelism",
     "replicate": "dp replicate, data parallel replicate degree, replicas, hsdp replicas, replicate, hsdp degree, "
-                 "repl, replicate degree, dp repl, dp replicate degree, replication",
+                 "repl, replicate degree, dp repl, dp replicate degree, replication, ici data, ici data parallelism, dcn data, "
+                 "dcn data parallelism",
 }  # fmt: skip
 BESIDE = {name.strip(): kind for kind, names in _BESIDE.items() for name in names.split(",")}
+_FIELDS = frozenset(one.name for one in fields(Record))
 EXTRA = "+"
 """Before the heading of a column that no field takes, where a field is named."""
 _PLANNED = re.compile(r"planned|plan|estimate[d]?|est\.?|projected|projection|forecast|predicted|target|theoretical")
@@ -201,6 +204,26 @@ def _fields_of(headings: tuple[str, ...]) -> dict[str, str]:
     return letters | {name: heading for heading in reversed(headings) if (name := field_of(heading))}
 
 
+class lazy(Generic[T]):
+    """A property that is worked out once; without the lock of `functools.cached_property`, of which a row would have ten."""
+
+    def __init__(self, made: Callable[[Any], T]) -> None:
+        self.made, self.__doc__ = made, made.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, one: None, owner: type) -> lazy[T]: ...
+    @overload
+    def __get__(self, one: object, owner: type) -> T: ...
+    def __get__(self, one: object, owner: type) -> T | lazy[T]:
+        if one is None:
+            return self
+        found = one.__dict__[self.name] = self.made(one)
+        return found
+
+
 @lru_cache(maxsize=16384)
 def _names_device(cell: str) -> bool:
     return cell.lower() != cell.upper() and DEVICES.search(cell) is not None
@@ -246,19 +269,24 @@ class Row:
     groups: dict[str, object] = field(default_factory=dict)
     """Relation -> which rows of the table it shares the rule with: see `named`."""
     terms: dict[str, float | None] = field(default_factory=dict)
-    """The logarithms of its fields, until a finding proposes another value: see `relations`."""
+    """The logarithms of its fields, and of the products of relations, until a finding proposes another value."""
+    slacks: dict[str, float] = field(default_factory=dict)
+    """Relation -> what the digits of the row leave open."""
 
-    @cached_property
+    @lazy
     def columns(self) -> dict[str, str]:
         """Field -> heading."""
         found = dict(_fields_of(tuple(self.record.printed)))
         if self.record.sec_per_it and self.record.iteration is None and "sec_per_it" not in found and "iteration" in found:
             found["sec_per_it"] = found.pop("iteration")
+        if self.record.tokens_per_s_per_process and self.record.tokens_per_s is None and "tokens_per_s" in found:
+            found.setdefault("tokens_per_s_per_process", found.pop("tokens_per_s"))  # as the text says
         if self.record.mem_value is not None and "mem_value" not in found:
             by_cell = [heading for heading, cell in self.record.printed.items() if holds_memory(heading, cell)]
             found.update(dict.fromkeys(["mem_value"], by_cell[0]) if by_cell else {})
         if self.record.machine and "machine" not in found:
-            named = next((heading for heading, cell in self.record.printed.items() if clean(cell) == self.record.machine), None)
+            named = next((heading for heading, cell in self.record.printed.items()
+                          if self.record.machine[:1] in cell and clean(cell) == self.record.machine), None)  # fmt: skip
             found.update({} if named is None else {"machine": named})
         return found
 
@@ -267,9 +295,10 @@ class Row:
         return _plain_figure(self.record.printed.get(heading, ""))
 
     def cell(self, name: str) -> str:
-        if name[:1] == EXTRA:
-            return self.record.printed.get(name[1:], "").strip()
-        return self.record.printed.get(self.columns.get(name, ""), "").strip()
+        heading = self.columns.get(name)
+        if heading is None:
+            return self.record.printed.get(name[1:], "").strip() if name[:1] == EXTRA else ""
+        return self.record.printed.get(heading, "").strip()
 
     def column(self, name: str) -> str:
         if name[:1] == EXTRA:
@@ -291,9 +320,9 @@ class Row:
 
     def get(self, name: str) -> float | None:
         """The value after what earlier rules proposed."""
-        if name in self.fixed:
+        if self.fixed and name in self.fixed:
             return self.fixed[name]
-        return self.figure(name[1:]) if name[:1] == EXTRA else getattr(self.record, name)
+        return getattr(self.record, name) if name in _FIELDS else self.figure(name[1:])
 
     def whole(self, name: str) -> int | None:
         value = self.get(name)
@@ -316,7 +345,7 @@ class Row:
             return self.beside(name) is not None
         return bool(self.cell(name)) or name in self.in_parts
 
-    @cached_property
+    @lazy
     def in_parts(self) -> frozenset[str]:
         return frozenset(part for heading in self.record.printed for part in read_heading(heading).parts)
 
@@ -339,7 +368,7 @@ class Row:
         text = self.sheet.prose.get(self.record.source_file)
         return stated[1] if stated else text.hints.line_of(self.record, "layers") if text else None
 
-    @cached_property
+    @lazy
     def product(self) -> int | None:
         """dp x tp x pp, and cp where there is one, as printed."""
         parts = (self.record.dp, self.record.tp, self.record.pp)
@@ -368,20 +397,20 @@ class Row:
             return round(self.fixed["nodes"] * (self.procs or 1))
         return self.counted
 
-    @cached_property
+    @lazy
     def planned(self) -> bool:
         """Whether a word in the row says that it is a plan or an estimate; a measured row weighs more."""
         cells = (self.record.state, *self.record.extra.values())
         return any(_is_plan(cell) for cell in cells if isinstance(cell, str))
 
-    @cached_property
+    @lazy
     def devices(self) -> frozenset[str]:
         """The kinds of device and number that the headings above the row and its own words name."""
         own = (cell for heading, cell in self.record.extra.items() if not _REFERENCE.search(heading))
         words = " ".join((self.record.section, self.record.machine, self.record.size_label, *own))
         return _devices(words)
 
-    @cached_property
+    @lazy
     def device(self) -> Device | None:
         """What the row's own cells name, else the headings above it, else the file."""
         words = [cell for cell in self.record.printed.values() if _names_device(cell)]
@@ -389,13 +418,14 @@ class Row:
         named = device_named(own) or (None if _KINDS.search(own) else device_named(self.record.section))
         return named or (None if _KINDS.search(f"{own} {self.record.section}") else self.sheet.text(self).device)
 
-    @cached_property
+    @lazy
     def peak(self) -> float | None:
         """The most TFLOPs of the row's device; of one that nobody has a preset for, what the text says."""
         said = self.sheet.text(self).peaks
         if self.device is not None and (is_preset(self.device) or not said):
             return max(self.device.peak_tflops.values()) * (1.15 if self.device.kind == "cpu" else 1.0)
-        return max(said, default=None)
+        own = self.device.peak_tflops.get("bf16") if self.device is not None else None
+        return next((peak for peak in said if own and abs(peak / own - 1) < 0.02), max(said, default=None))
 
     @property
     def tabular(self) -> bool:
@@ -423,7 +453,7 @@ class Row:
         """The rows of the file that a row is compared with: all, unless it is a very long one."""
         return self.sheet.files[self.record.source_file][:_MOST]
 
-    @cached_property
+    @lazy
     def key(self) -> tuple[str, int | None]:
         return self.record.source_file, self.record.table
 
@@ -466,6 +496,8 @@ def _as_there(cell: str, figure: Printed | None, proposed: str | None) -> str | 
     number = re.search(r"(?<![\d.,])\d+,\d+(?![\d.,])", cell)
     read = number and float(number[0].replace(",", "."))
     comma = read and (len(number[0].partition(",")[2]) != 3 if figure is None else abs(figure.value - read) < 1e-9)  # type: ignore[index]
+    if comma and re.fullmatch(r"\d+\.\d\d0", proposed):
+        proposed = proposed[:-1]  # three digits behind a comma are thousands
     return (proposed.replace(".", ",") if comma else proposed) + (times[1] if times else "")
 
 
@@ -491,6 +523,10 @@ class Sheet:
     """Table -> what its columns that no field takes follow from: see `relations`."""
     asked: dict[tuple[str, int | None], tuple[relations.Relation, ...]] = field(default_factory=dict)
     """Table -> the relations that its rows are asked for."""
+    in_step: tuple[Row, int, dict[str, float], dict[str, list[float | None]]] | None = None
+    """The row that counts were last looked at for, and those: see `counts`."""
+    loose: set[object] = field(default_factory=set)
+    """Tables whose figures scatter; filled when it is needed."""
     peaks: dict[object, bool] = field(default_factory=dict)
     """Table -> whether its MFU are shares of a peak that a data sheet has."""
     costs: dict[tuple[object, str], tuple[float, float]] = field(default_factory=dict)
@@ -499,6 +535,7 @@ class Sheet:
     _ordered: dict[tuple[tuple[str, int | None], str], list[float]] = field(default_factory=dict)
     _unknown: dict[tuple[str, int | None], bool] = field(default_factory=dict)
     _counts: dict[tuple[tuple[str, int | None], str], Counter[object]] = field(default_factory=dict)
+    _laid_out: dict[str, dict[tuple[int | None, ...], list[Row]]] = field(default_factory=dict)
     _bearers: dict[tuple[str, str, int | None], dict[object, list[Row]]] = field(default_factory=dict)
 
     @classmethod
@@ -514,7 +551,7 @@ class Sheet:
             sheet.rows.append(row)
         return sheet
 
-    @cached_property
+    @lazy
     def tables(self) -> dict[tuple[str, int | None], list[Row]]:
         """(file, number of the table) -> its rows; what is no table row stands under None."""
         tables = _grouped(self.rows, lambda row: row.key)
@@ -523,13 +560,13 @@ class Sheet:
                 row.place = place
         return tables
 
-    @cached_property
+    @lazy
     def turned(self) -> set[tuple[str, int | None]]:
         """Files and lines in which several rows of a table begin: one that has its runs side by side."""
         starts = Counter((row.record.source_file, row.record.source_line) for row in self.rows if row.record.table is not None)
         return {where for where, rows in starts.items() if rows > 1}
 
-    @cached_property
+    @lazy
     def files(self) -> dict[str, list[Row]]:
         return _grouped(self.rows, lambda row: row.record.source_file)
 
@@ -548,13 +585,17 @@ class Sheet:
         return self._ordered[key, name]
 
     def rare(self, row: Row, name: str, value: object) -> bool:
-        """Whether no other row of the table may have a value; in a very long one, whether it is worth looking."""
-        if len(row.mates) > 2 * _NEAR:
-            return True
+        """Whether no other row of the table may have a value; in a very long one, whether hardly any has."""
         key = row.key, name
         if key not in self._counts:
             self._counts[key] = Counter(getattr(mate.record, name) for mate in row.mates)
-        return self._counts[key][value] < 2
+        return self._counts[key][value] < 2 + len(row.mates) // (2 * _NEAR)
+
+    def laid_out(self, file: str) -> dict[tuple[int | None, ...], list[Row]]:
+        """DP, TP and PP as they are printed -> the rows of a file that have them."""
+        if file not in self._laid_out:
+            self._laid_out[file] = _grouped(self.files[file][:_MOST], lambda row: (row.record.dp, row.record.tp, row.record.pp))
+        return self._laid_out[file]
 
     def has_unknown(self, key: tuple[str, int | None]) -> bool:
         """Whether a column of the table that no field takes holds different numbers."""
@@ -662,7 +703,7 @@ def round_number(n: int) -> bool:
     return n > 0 and n // (n & -n) <= 15
 
 
-def mode(values: Iterable[int | float | str | None]) -> tuple[object, int]:
+def mode(values: Iterable[object]) -> tuple[object, int]:
     """The most frequent value and how often it comes."""
     counts = Counter(value for value in values if value is not None)
     return counts.most_common(1)[0] if counts else (None, 0)

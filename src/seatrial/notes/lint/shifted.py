@@ -22,7 +22,7 @@ from seatrial.notes.read.outline import Outline
 from seatrial.notes.read.rows import TIMED, fits, row_record
 from seatrial.record import Record
 from seatrial.tables import Where
-from seatrial.tables.headings import Column, read_heading
+from seatrial.tables.headings import Column, read_heading, settle
 
 FIELDS = (*dict.fromkeys((*MEASURED, *MEASURES, "mem_unit", "time_unit", "nodes", "gpus", "dp", "tp", "pp", "mbs", "gbs", "seq",
                           "layers", "hidden", "size_label", "date")),)  # fmt: skip
@@ -40,14 +40,15 @@ def check(sheet: Sheet) -> list[Finding]:
 
 def _moved_back(row: Row, cells: list[str]) -> list[Finding]:
     broken, kept = broken_and_kept(row)
-    headings = list(row.record.printed)
-    stand = list(map(_stands, headings, cells))
+    columns = _columns(tuple(row.record.printed))
+    stand = list(map(_stands, columns, cells))
     foreign = [cell for cell, stands in zip(cells, stand) if not stands]
     # A cell with the unit of its neighbour's column stands there.
     unit = any(re.match(r"[\d.,]+ ?[a-zA-Z%]", cell) for cell in foreign)
     wrong = len(foreign) + _lost(row, cells)
     gross = any(abs(off) > GROSS for _, _, off in broken)
-    gap = any(not cell.strip("-–— ") and read_heading(heading).field in MEASURES for heading, cell in zip(headings, cells))
+    figures = _figures(tuple(row.record.printed))
+    gap = any(not cells[at].strip("-–— ") for at in figures)
     if not wrong and len(broken) < 2 and not gross and not gap:
         return []
     ranges = _ranges(row)
@@ -55,14 +56,12 @@ def _moved_back(row: Row, cells: list[str]) -> list[Finding]:
     if not wrong and not broken and before + gap < 2:
         return []
     best: tuple[tuple[int, int], int, list[str], Row] | None = None
-    columns = [read_heading(heading) for heading in headings]
-    figures = [at for at, column in enumerate(columns) if column.field in MEASURES]
     # What stands before the place where cells moved stays where it is.
     for at, moved in _shifts(cells, stand.index(False) if foreign else len(cells), figures):
-        if all(columns[one].field for one in _exchanged(cells, moved)) and all(map(_stands, headings, moved)):
+        both = _exchanged(cells, moved)
+        if all(columns[one].field for one in both) and all(map(_stands, columns, moved)):
             trial = _as_row(row, columns, moved)
             faults, holding = broken_and_kept(trial) if trial is not None else ([], [])
-            both = _exchanged(cells, moved)
             enough = len(kept) + 2 - bool(wrong) - (unit and bool(both))
             if not all(cells[one].strip("-–— ") for one in both):
                 continue  # an empty cell is not exchanged
@@ -124,28 +123,44 @@ def _exchanged(cells: list[str], moved: list[str]) -> list[int]:
 
 def _lost(row: Row, cells: list[str]) -> bool:
     """Whether the last cell is empty, and in no other row is."""
+    if cells[-1]:
+        return False
     last = list(row.record.printed)[-1]
     others = [mate for mate in row.around if mate is not row]
-    return not cells[-1] and len(others) > 2 and all(mate.record.printed.get(last, "").strip() for mate in others)
+    return len(others) > 2 and all(mate.record.printed.get(last, "").strip() for mate in others)
+
+
+@functools.lru_cache(maxsize=4096)
+def _columns(headings: tuple[str, ...]) -> list[Column]:
+    return settle([read_heading(heading) for heading in headings])
+
+
+@functools.lru_cache(maxsize=4096)
+def _figures(headings: tuple[str, ...]) -> list[int]:
+    """Where what is measured stands."""
+    return [at for at, column in enumerate(_columns(headings)) if column.field in MEASURES]
 
 
 @functools.lru_cache(maxsize=65536)
-def _stands(heading: str, cell: str) -> bool:
-    """Whether a cell can stand under a heading; under one that no field takes, and as a note, anything can."""
-    column = read_heading(heading)
+def _stands(column: Column, cell: str) -> bool:
+    """Whether a cell can stand in a column; in one that no field takes, and as a note, anything can."""
     timed = column.field == "iteration" and TIMED.fullmatch(cell)  # `Step` of 14.1 s
     return not cell or not column.field or column.kind == "notes" or bool(timed) or fits(column, cell)
 
 
 def _shifts(cells: list[str], last: int, figures: list[int]) -> Iterator[tuple[int, list[str]]]:
     """The row with a cell put in where one was lost, or with an empty one taken out, and from which column on, up to `last`;
-    or with two neighbours, or two of the `figures`, in each other's place."""
+    or with two neighbours, or two of the `figures`, in each other's place, or with one of several at their other end."""
     end = min(last + 1, len(cells) - 1)
     for one, other in dict.fromkeys([*((at, at + 1) for at in range(end)), *combinations(figures, 2)]):
         if cells[one] != cells[other]:
             exchanged = [*cells]
             exchanged[one], exchanged[other] = cells[other], cells[one]
             yield one, exchanged
+    for start, stop in combinations(figures, 2):
+        if stop - start > 1 and all(at in figures for at in range(start, stop)):
+            yield start, [*cells[:start], cells[stop], *cells[start:stop], *cells[stop + 1 :]]
+            yield start, [*cells[:start], *cells[start + 1 : stop + 1], cells[start], *cells[stop + 1 :]]
     if not cells[-1].strip("-"):
         for at in range(1, end):
             yield at, [*cells[:at], "", *cells[at:-1]]
@@ -169,4 +184,4 @@ def _as_row(row: Row, columns: list[Column], cells: list[str]) -> Row | None:
     reading = row.reading or next((mate.reading for mate in row.around if mate.reading is not None), None)
     return replace(row, record=moved, reading=reading, fixed={}, reasons={}, configuration=None, judged=None, keys={},
                    layers=moved.layers or row.layers, hidden=moved.hidden or row.hidden, seq=moved.seq or row.seq,
-                   _printed={}, _beside=None, terms={})  # fmt: skip
+                   _printed={}, _beside=None, terms={}, slacks={})  # fmt: skip

@@ -151,12 +151,21 @@ def moved_points(mates: list[Row]) -> Iterator[Finding]:
             for value, row in group:
                 low, high = (values[0], values[-2]) if value == values[-1] else (values[1], values[-1])
                 odd = value in (values[0], values[-1]) and high < most * low and not 0.3 * low < value < 3 * high
+                odd = odd and not (name == "mem_value" and value > high and _needs_more(row, [mate for _, mate in group]))
                 figure = row.printed(name)
                 typed = slip(figure.like(figure.value), (0.8 * low, 1.25 * high)) if odd and figure is not None else None
                 if typed is not None and typed.how == "the point moved":
                     there = f"the other rows have {low:g} to {high:g}"
                     message = f"{row.cell(name)} -> {typed.text} (the point moved): {there}"
                     yield row.find("outlier", "error", message, name=name, proposed=typed.text)
+
+
+def _needs_more(row: Row, mates: list[Row]) -> bool:
+    """Whether no other row has so many samples of a micro-batch for each device that shares a layer."""
+    def share(one: Row) -> float:
+        return (one.record.mbs or 1) * (one.seq or 1) / ((one.record.tp or 1) * (one.record.pp or 1) * (one.beside("cp") or 1))
+
+    return share(row) > max(share(mate) for mate in mates if mate is not row)
 
 
 def dates(mates: list[Row]) -> Iterator[Finding]:

@@ -15,7 +15,7 @@ import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from seatrial.notes.lint import derived, digits
+from seatrial.notes.lint import derived, digits, relations
 from seatrial.notes.lint.digits import Slip, as_time, slip
 from seatrial.notes.lint.formulas import (
     ALIKE,
@@ -481,6 +481,7 @@ def _report(row: Row, explanations: list[Explanation], factor: float | None, *, 
         return [row.find(best.code, gravity, f"{best.message}: {facts}", name=best.name, proposed=best.shown or None)]
     options = "; ".join(dict.fromkeys(e.message for e in explanations[:4] if e.score > -2))
     open_end = f"open: one of both is wrong{f', {options}' if options else ''}"
+    shared = shared or abs(off) < relations.GRAVE and relations.scatters(row)
     return [row.find("tflops-mismatch", "info" if shared else level, f"{facts}; {open_end}", name="tflops")]
 
 

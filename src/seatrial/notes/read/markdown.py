@@ -19,6 +19,7 @@ from seatrial.errors import BadInput
 from seatrial.notes.read import logs
 from seatrial.notes.read.fenced import pipes_of_fences
 from seatrial.notes.read.files import read_lines
+from seatrial.notes.read.gapped import pipes_of_gaps
 from seatrial.notes.read.htmltables import pipes_of_html
 from seatrial.notes.read.listed import pipes_of_lists
 from seatrial.notes.read.logs import LogReader
@@ -63,8 +64,11 @@ def split_row(text: str) -> list[str]:
     return [part.strip().replace("\\|", "|") for part in parts]
 
 
+_RULED = frozenset("-:+=┌├└╞")
+
+
 def is_delimiter(text: str | None) -> bool:
-    return text is not None and _DELIMITER.fullmatch(text) is not None
+    return text is not None and text.lstrip().lstrip("| \t")[:1] in _RULED and _DELIMITER.fullmatch(text) is not None
 
 
 def is_header(cells: list[str]) -> bool:
@@ -126,7 +130,7 @@ def scan(lines: Iterable[tuple[int, str]]) -> Iterator[Token]:
         aligned = is_delimiter(nxt) and nxt is not None and nxt.strip().startswith("|")
         if table and cells and (bare.startswith("|") or (table == "bare" and not after_gap)):
             # After an empty line whatever stands over an alignment row heads another table, and so do headings alone.
-            again = is_header(cells) if not after_gap else is_header(cells) or aligned and is_picture(cells)
+            again = (aligned or after_gap) and (is_header(cells) or after_gap and aligned and is_picture(cells))
             if again and aligned:
                 width = len(cells)
                 yield Token("header", number, bare)
@@ -155,7 +159,8 @@ def scan(lines: Iterable[tuple[int, str]]) -> Iterator[Token]:
 
 def lines_of(path: Path) -> Iterator[tuple[int, str]]:
     """The file's lines, with every kind of table as rows between pipes."""
-    return reshaped(pipes_of_lists(pipes_of_rst(pipes_of_html(pipes_of_fences(without_hidden_rows(read_lines(path)))))))
+    drawn = pipes_of_rst(pipes_of_html(pipes_of_fences(without_hidden_rows(read_lines(path)))))
+    return reshaped(pipes_of_gaps(pipes_of_lists(drawn)))
 
 
 LONGEST_COMMENT = 500
@@ -242,7 +247,7 @@ class _Walk:
         headings = split_row(token.text)
         # A table of ours that somebody gave a column of their own is read like anybody's.
         self.header, self.own = token, own and all(map(codec.is_heading, headings))
-        self.columns = settle([read_heading(heading) for heading in headings])
+        self.columns = self.outline.settled(settle([read_heading(heading) for heading in headings]))
         self.of_runs = is_table_of_runs(self.columns)
         self.table += 1
         if token.kind == "header without alignment":

@@ -14,13 +14,13 @@ from __future__ import annotations
 import bisect
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from seatrial.errors import BadInput
 from seatrial.notes.read.statements import Statements, machine_cues, read_statements, read_status
 from seatrial.record import Stated
-from seatrial.tables.headings import clean, normal
+from seatrial.tables.headings import Column, clean, normal
 from seatrial.tables.tongues import in_english
 
 LOCAL = frozenset({"nodes", "gpus", "dp", "optimizer"})
@@ -152,7 +152,13 @@ class Rough(str):
 _COMMA = re.compile(r"(?<![\d.,])\d{1,4},\d{1,2}(?![\d,.])")
 _POINT = re.compile(r"(?<![\d.,])\d+\.\d{1,2}(?![\d,.])")
 _THREE = re.compile(r"(?<![\d.,])\d{1,3}([.,])\d{3}(?![\d,.])")
-LONGEST_LEGEND = 200
+_OF_EACH = re.compile(
+    r"(?<![\w/])`?(tps|tok(?:en)?s?/s(?:ec)?|throughput)`? (?:is|are|means?|=) (?:(?!\bnot\b|\ball\b)[^.;|]){0,30}?"
+    r"\bper (?:GPU|device|chip|card|NPU|accelerator)\b", re.IGNORECASE
+)  # fmt: skip
+_SPACED = re.compile(r"\|\s*\d{1,3}(?: \d{3})+\s*(?=\|)")
+MANY = 3
+LONGEST_LEGEND, LONGEST_SENTENCE = 200, 2000
 HEADING = re.compile(r"\s{0,3}(#{1,6})\s+(.*?)\s*#*\s*$")
 _LEGEND = re.compile(r"\s*(?:[-*+]\s+)?(\^+|†+|‡+|§+|¶+|\\\*{1,3}|\*{1,3}(?=[^\s*]))\s*[:=]?\s*(\S.*)$")
 _VALUE_LEGEND = re.compile(r"\s*(?:[-*+]\s+)?([\w -]+?)\s*[/:=]\s*(\w+)\s*==?>?\s*`?([A-Za-z_][\w-]*)=([^\s`,]+)`?")
@@ -166,8 +172,10 @@ class Outline:
         self.value_legends: dict[tuple[str, str], tuple[str, str]] = {}
         """(column, cell) -> the environment variable and value that the cell means."""
         self.rules: list[KnownFailure] = []
+        self.each: set[str] = set()
+        """Headings of rates that the text says are those of one device."""
         self._host = self._device = False
-        self._searched = self._tables = self._commas = self._points = 0
+        self._searched = self._tables = self._commas = self._points = self._spaces = 0
         self._in_table = self._foreign = False
         self._threes: set[str] = set()
         self._cache: dict[tuple[int, int, str], Around] = {}
@@ -195,6 +203,16 @@ class Outline:
         either = self._foreign and self._commas == self._points == 0 and len(self._threes) == 2
         return either or self._commas > 2 * self._points
 
+    def settled(self, columns: list[Column]) -> list[Column]:
+        """The columns of a table, where the text says that a rate is of one device."""
+        each = {one for one in columns if one.field == "tokens_per_s" and normal(one.heading) in self.each}
+        return [replace(one, field="tokens_per_s_per_process") if one in each else one for one in columns]
+
+    @property
+    def spaced(self) -> bool:
+        """Whether the file parts thousands by spaces: 365 136. One such cell may be two figures."""
+        return self._foreign or self.comma or self._spaces >= MANY
+
     @property
     def on_host(self) -> bool:
         """Whether the file is about a machine that computes on its CPUs, so that memory means the host's."""
@@ -219,6 +237,8 @@ class Outline:
             raise BadInput(f"line {number}: over {MOST_STATEMENTS} headings and settings, which is more than notes have")
         host, device = machine_cues(line)
         self._host, self._device = self._host or host, self._device or device
+        if len(line) < LONGEST_SENTENCE and "per " in line:
+            self.each.update(normal(name) for name in _OF_EACH.findall(line))
         match = HEADING.match(line)
         if match:
             self.heading(number, len(match.group(1)), match.group(2))
@@ -234,6 +254,7 @@ class Outline:
         """A row or log line stands here, so this section and those around it are not mere overviews."""
         self._commas += len(_COMMA.findall(line))
         self._points += len(_POINT.findall(line))
+        self._spaces += len(_SPACED.findall(line)) if self._spaces < MANY else 0
         if self._foreign and len(self._threes) < 2:
             self._threes.update(_THREE.findall(line))
         self._tables += not self._in_table

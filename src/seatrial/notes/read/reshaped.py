@@ -19,7 +19,7 @@ LONGEST_TABLE = 2000
 FEWEST_HEADINGS = 3
 _DELIMITER = re.compile(r"\s*\|?(?:\s*:?-+:?\s*\|)+(?:\s*:?-+:?\s*)?\|?\s*")
 _PIPE = re.compile(r"(?<!\\)\|")
-_UNIT = re.compile(r"\(.{1,30}\)|\[.{1,30}\]|%|[kKMGT]i?B|m?s|secs?|it/s|TFLOP\S*|[\w/]+/(?:s|sec|it|GPU|gpu|node)")
+_UNIT = re.compile(r"\(.{1,30}\)|\[.{1,30}\]|%|[kKMGT]i?B|m?s|secs?|it/s|TFLOP\S*|[\w/]*/(?:s|sec|it|GPU|gpu|node)|tokens")
 
 
 def reshaped(lines: Lines) -> Iterator[tuple[int, str]]:
@@ -52,7 +52,7 @@ def _made(block: list[tuple[int, str]]) -> list[tuple[int, str]]:
         return block
     heads = [_cells(line) for _, line in block[:at]]
     rows = [(number, _cells(line)) for number, line in block[at + 1 :]]
-    if at == 1 and _is_second(heads[0], rows[0][1]) and len(rows) > 1:
+    if at == 1 and is_second(heads[0], rows[0][1]) and len(rows) > 1:
         heads.append(rows.pop(0)[1])
     elif at == 2 and any(_has_number(cells) for cells in heads):
         return block
@@ -76,14 +76,15 @@ def _has_number(cells: list[str]) -> bool:
     return any(NUMBER.match(clean(cell)) for cell in cells)
 
 
-def _is_second(titles: list[str], cells: list[str]) -> bool:
+def is_second(titles: list[str], cells: list[str]) -> bool:
     """Whether a row under the alignment is the rest of the headings: units and names, with no number."""
     said = [clean(cell) for cell in cells if clean(cell)]
     # Names as well as units where they are many; two of them are a glossary.
     heads = all(_UNIT.fullmatch(cell) or len(said) >= FEWEST_HEADINGS and read_heading(cell).field for cell in said)
     # Nothing that is counted has a unit, but for thousands.
-    counted = any(read_heading(title).kind == "count" and _UNIT.fullmatch(clean(cell)) and normal(cell) not in ("k", "m")
-                  for title, cell in zip(titles, cells))  # fmt: skip
+    counts = [(column := read_heading(title)).kind == "count" and column.field != "iteration" for title in titles]
+    counted = any(count and _UNIT.fullmatch(clean(cell)) and normal(cell) not in ("k", "m", "tokens")
+                  for count, cell in zip(counts, cells))  # fmt: skip
     return len(titles) == len(cells) and bool(said) and heads and not counted and not _has_number(said)
 
 
@@ -93,7 +94,8 @@ def is_turned(titles: list[str], rows: list[list[str]]) -> bool:
 
     if len(titles) < 2 or any(len(cells) != len(titles) for cells in rows):
         return False
-    if sum(bool(read_heading(title).field) for title in titles[1:]) > 0 and not _has_number(titles[1:]):
+    heads = sum(bool(read_heading(title).field) for title in titles[1:])
+    if 2 * heads >= len(titles) - 1 and not _has_number(titles[1:]):
         return False
     names = [cells[0] for cells in rows]
     known = [name for name in names if read_heading(name).field and not NUMBER.match(clean(name))]

@@ -14,9 +14,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from seatrial import stages
 from seatrial.columns import COLUMNS, LAYOUT
 from seatrial.notes.read.outline import SHAPE, Around, Outline
-from seatrial.notes.read.parsing import POSITIVE, Cell, is_blank, read_cell, take_date
+from seatrial.notes.read.parsing import POSITIVE, Cell, is_blank, read_cell, take_date, take_flags
 from seatrial.notes.read.statements import read_statements, read_status
 from seatrial.record import Outcome, Record, State, Status
 from seatrial.tables import Problem, Where
@@ -53,6 +54,9 @@ def row_record(
 ) -> tuple[Record | None, list[Problem]]:
     row = _OpenRow()
     comma = outline.comma
+    if outline.spaced:
+        cells = [_THOUSANDS.sub("\u202f", raw) if column.kind in POSITIVE and _SPACED.fullmatch(raw.strip()) else raw
+                 for column, raw in zip(columns, cells)]  # fmt: skip
     for column, raw in zip(columns, cells):
         if raw and not raw.isspace():
             _take(row, column, _with_point(raw) if comma and column.kind in POSITIVE else raw)
@@ -74,6 +78,11 @@ def row_record(
         for c, raw, cell in unread
     ]
     values, inferred = _with_context(row, around)
+    if values.get("stage_layers") and values.get("pp"):
+        wanted = (values["pp"], values["pp"] * (values.get("vp") or 1))
+        for column, raw in zip(columns, cells):
+            if column.kind == "stages" and read_cell(column, raw).value == values["stage_layers"]:
+                values["stage_layers"] = stages.said(stages.read(take_flags(clean(raw))[0], wanted))
     record = Record(state=state, outcome=outcome, source_file=where.file, source_line=where.line,
                     section=around.section, table=where.table, env={**around.env, **row.env},
                     extra={**around.extra, **row.extra}, printed=_printed(columns, cells), flags=tuple(row.flags),
@@ -105,6 +114,8 @@ def holds_memory(heading: str, raw: str) -> bool:
     return bool(_OF_MEMORY & {*normal(heading).split()}) and _MEMORY_CELL.fullmatch(clean(raw)) is not None
 
 
+_SPACED, _THOUSANDS = re.compile(r"\d{1,3}(?: \d{3})+(?:[.,]\d+)?"), re.compile(r"(?<=\d) (?=\d{3})")
+"""`365 136`: thousands parted by a space, which from here on is a narrow one that `clean` knows."""
 TIMED = re.compile(r"~?[\d.,]+\s?(?:ms|s|secs?|seconds)")
 
 
@@ -184,7 +195,7 @@ def _take_devices(row: _OpenRow, text: str) -> bool:
         if match.group(3):
             row.values["machine"] = match.group(3)
         return row.values["gpus"] > 0
-    if re.fullmatch(r"[A-Za-z][\w .-]*", text) and any(letter.isdigit() for letter in text):
+    if re.fullmatch(r"[A-Za-z][\w .-]*(?:\([\w .-]+\))?", text) and any(letter.isdigit() for letter in text):
         row.values["machine"] = text
         return True
     return False

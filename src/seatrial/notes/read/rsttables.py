@@ -84,6 +84,7 @@ def _grid(block: list[tuple[int, str]]) -> list[Row] | None:
     cells: list[list[str]] = []
     start = 0
     headings = 1
+    drawn = _is_box(block)
     for number, line in block[1:]:
         if line.lstrip().startswith("+"):
             if cells:
@@ -97,11 +98,22 @@ def _grid(block: list[tuple[int, str]]) -> list[Row] | None:
         pieces = [line[a + 1 : b].strip() for a, b in pairwise(edges)]
         if any(line[at : at + 1] != "|" for at in edges):
             return None
+        if cells and drawn and rows:
+            rows.append((start, [" ".join(filter(None, parts)) for parts in cells]))
+            cells = []
         if not cells:
             cells, start = [[] for _ in pieces], number
         for parts, piece in zip(cells, pieces):
             parts.append(piece)
     return _joined(rows, headings)
+
+
+def _is_box(block: list[tuple[int, str]]) -> bool:
+    """Whether lines are drawn around the headings and around all rows, as programs print tables, and not around each row."""
+    borders = [at for at, (_, line) in enumerate(block) if line.lstrip().startswith("+")]
+    inside = block[borders[1] + 1 : borders[2]] if len(borders) == 3 else []
+    # A cell of several lines leaves the others empty.
+    return len(inside) > 1 and all(line.lstrip()[1:].split("|", 1)[0].strip() for _, line in inside)
 
 
 def _joined(rows: list[Row], headings: int) -> list[Row]:

@@ -1,0 +1,141 @@
+"""Tables whose columns are set by spaces alone, as the rows between pipes that everything else reads.
+
+    nodes   s/it   TFLOPs
+              (s)
+        4   9.31    141.2
+        8   9.40    139.9
+
+The first line reads as headings of runs, or the first column does; a line of units and one of dashes may follow. A cell belongs
+to the heading that it stands under, so that one may be empty.
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from seatrial.notes.read.htmltables import one_title, row_text
+from seatrial.notes.read.reshaped import is_second, is_turned, turned
+from seatrial.notes.read.rows import is_table_of_runs
+from seatrial.tables.headings import NUMBER, clean, read_heading, settle
+
+Line = tuple[int, str]
+Spans = list[tuple[int, int, str]]
+"""Where each cell of a line begins and ends, and its text."""
+FEWEST, LONGEST, WIDEST = 3, 2000, 400
+"""Columns of a table; lines of one; letters of a line."""
+_GAP = re.compile(r"\S(?: {2,}|\t+)\S")
+_CELLS = {"gaps": re.compile(r"\S+(?: \S+)*"), "words": re.compile(r"\S+")}
+_RULE = re.compile(r"[-=_─━\s+]+")
+_OTHER = ("|", ">", "```", "~~~", "<", "- ", "* ", "+ ", "┌", "│")
+_HEADING = re.compile(r"#{1,6} (?!.*\S {2,}\S)")
+"""Of a section; `# GPUs   s/it` is one of a column."""
+
+
+def pipes_of_gaps(lines: Iterable[Line]) -> Iterator[Line]:
+    stream = iter(lines)
+    held: Line | None = None
+    while (found := held or next(stream, None)) is not None:
+        held = None
+        if not _may_begin(found[1]):
+            yield found
+            continue
+        block = [found]
+        for held in stream:
+            if not held[1].strip() or _begins_else(held[1].lstrip()) or len(block) >= LONGEST:
+                break
+            block.append(held)
+            held = None
+        yield from _made(block)
+
+
+def _begins_else(bare: str) -> bool:
+    return bare.startswith(_OTHER) or bare[:1] == "#" and _HEADING.match(bare) is not None
+
+
+def _may_begin(line: str) -> bool:
+    """Whether a line has gaps, or is a few words that all read as headings, and nothing else that tables are made of."""
+    bare = line.strip()
+    if len(bare) > WIDEST or _begins_else(bare) or "|" in bare or bare[:1].isdigit():
+        return False
+    return _GAP.search(bare) is not None or len(bare) < 80 and (len(words := bare.split()) > FEWEST) and all(
+        read_heading(word).field for word in words)  # fmt: skip
+
+
+def _made(block: list[Line]) -> list[Line]:
+    """The block with a table from its first line on that reads as headings; as it is where it has none."""
+    for at in range(min(len(block) - 1, 30)):
+        rows = _rows(block[at:]) if _may_begin(block[at][1]) else []
+        if rows:
+            number = block[at][0]
+            titles, *body = rows
+            shown = [(number, row_text(titles[1])), (number, row_text(["---"] * len(titles[1])))]
+            after = block[at + titles[0] + len(body) :]
+            return [*block[:at], (number, ""), *shown, *((n, row_text(cells)) for n, cells in body),
+                    *([(body[-1][0], ""), *after] if after else [])]  # fmt: skip
+    return block
+
+
+def _rows(block: list[Line]) -> list[tuple[int, list[str]]]:
+    """How many lines hold headings, and these; then each row with its line. Nothing where it is no table."""
+    for kind in _CELLS:
+        heads = _spans(block[0][1], kind)
+        first = _spans(block[1][1], kind)[:1]
+        if first and heads and first[0][1] < heads[0][0] and kind == "gaps":
+            heads = [(*first[0][:2], ""), *heads]  # nothing stands above the first column
+        if len(heads) < FEWEST:
+            continue
+        lines = 1
+        rest = block[1:]
+        if _RULE.fullmatch(rest[0][1]):
+            lines, rest = lines + 1, rest[1:]
+        units = _under(heads, rest[0][1], kind) if rest else None
+        titles = [text for _, _, text in heads]
+        if units and len(rest) > 1 and not _figures(units) and is_second(titles, units):
+            titles = [one_title(texts) for texts in zip(titles, units)]
+            lines, rest = lines + 1, rest[1:]
+        if rest and _RULE.fullmatch(rest[0][1]):
+            lines, rest = lines + 1, rest[1:]
+        rows: list[tuple[int, list[str]]] = []
+        for number, line in rest:
+            cells = None if _RULE.fullmatch(line) else _under(heads, line, kind)
+            if cells is None:
+                break
+            rows.append((number, cells))
+        if _is_table(titles, [cells for _, cells in rows]):
+            return [(lines, titles), *rows]
+        if kind == "gaps" and len(rows) > FEWEST - 1 and is_turned(titles, [cells for _, cells in rows]):
+            made = turned(titles, [cells for _, cells in rows])
+            return [(lines + len(rows) - len(made) + 1, made[0]), *((rows[0][0], cells) for cells in made[1:])]
+    return []
+
+
+def _is_table(titles: list[str], rows: list[list[str]]) -> bool:
+    figured = sum(2 * _figures(cells) >= len([cell for cell in cells if cell]) for cells in rows)
+    heads = settle([read_heading(title) for title in titles])
+    return len(titles) >= FEWEST and not _figures(titles) and figured > max(1, len(rows) / 2) and is_table_of_runs(heads)
+
+
+def _figures(cells: list[str]) -> int:
+    return sum(NUMBER.match(clean(cell)) is not None for cell in cells)
+
+
+def _spans(line: str, kind: str) -> Spans:
+    line = line.expandtabs()
+    return [(match.start(), match.end(), match.group()) for match in _CELLS[kind].finditer(line)]
+
+
+def _under(heads: Spans, line: str, kind: str) -> list[str] | None:
+    """The cells of a line under the headings they stand under; None where two of them would share one."""
+    spans = _spans(line, kind)
+    if len(spans) == len(heads):
+        return [text for _, _, text in spans]
+    if not spans or kind == "words":
+        return None
+    cells = [""] * len(heads)
+    for start, end, text in spans:
+        near = [max(start - b, a - end, 0) + abs(start + end - a - b) / 1000 for a, b, _ in heads]
+        at = near.index(min(near))
+        if near[at] > 2 or cells[at]:
+            return None
+        cells[at] = text
+    return cells
