@@ -215,9 +215,17 @@ def line(a, step, loss, norm, seconds, device):
           flush=True)
 
 
-def lost(rank, step, own):
-    """Says it where this rank's own loss is no number, before all are summed: so the first of them is known."""
-    if not torch.isfinite(own):
+def handed_on(stage):
+    """A list that gets the sum of each tensor that a pipeline's stage hands on."""
+    kept = []
+    stage.register_forward_hook(lambda _, __, out: kept.append(out.detach().sum()))
+    return kept
+
+
+def lost(rank, step, *own):
+    """Says it where this rank's own loss, or what its stage hands on, is no number, before all are summed: so the first of them
+    is known."""
+    if not torch.isfinite(torch.stack(own)).all():
         print("seatrial-nan", json.dumps({"rank": rank, "step": step}), flush=True)
 
 
