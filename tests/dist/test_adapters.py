@@ -168,7 +168,7 @@ DROPPED = """
 import sys
 sys.path.insert(0, {folder!r})
 import accelerate_train
-accelerate_train.put_back = lambda plugin: None
+accelerate_train.put_back = lambda *_: None
 accelerate_train.main()
 """
 

@@ -10,7 +10,6 @@ what is left over (distributed/pipeline_parallel.py); any other split is a list 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,7 @@ CONFIG, SPEC = "torchtitan.toml", "seatrial_trial"
 
 class Torchtitan(Scripted):
     name, module, model = "torchtitan", "torchtitan", "fsdp2"
-    otherwise = (GROUPED,)
+    otherwise, without_layers = (GROUPED,), True
     applied = ("tp", "pp", "cp", "gbs", "seq", "hidden", "layers", "heads")
 
     def speaks(self, trial: Trial) -> int:
@@ -48,13 +47,6 @@ class Torchtitan(Scripted):
 
         about = "# torchtitan 0.2; the model and random tokens are in seatrial_trial.py beside this file (PYTHONPATH=.)\n"
         return {CONFIG: about + tomli_w.dumps(config(trial, recipe)), f"{SPEC}.py": spec(trial)}
-
-    def can_run(self, trial: Trial) -> None:
-        """Its first stage may have the embedding alone, its last the head: what no other engine is asked by default."""
-        m, t = trial.model, trial.topology
-        if t.stage_layers is None and m.layers < t.pp * t.vp:
-            trial = replace(trial, topology=replace(t, stage_layers=stages_of(m, t)))
-        super().can_run(trial)
 
     def needs_gpu(self, trial: Trial) -> str:
         cp = trial.topology.cp
