@@ -53,7 +53,7 @@ engine-accelerate := accelerate==1.15.0 transformers==5.22.2
 engines: $(ENGINES:%=.engines/%/.installed)
 
 .engines/%/.installed: $(STAMP)
-	$(if $(engine-$*),,$(error ENGINES=$*: torchtitan, deepspeed and megatron-core are those that the index has))
+	$(if $(engine-$*),,$(error ENGINES=$*: torchtitan, deepspeed, megatron-core and accelerate are those that the index has))
 	$(BIN)/python -m venv --without-pip .engines/$*
 	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > .engines/$*/shared
 	mv .engines/$*/shared "$$(.engines/$*/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/shared.pth"

@@ -307,6 +307,13 @@ def _set(path: Path, rng: random.Random) -> None:
     trialfile.build({"model": "tiny", "batch": {"gbs": 8}, "cluster": "jz-a100"}, [text])
 
 
+def _native(path: Path, rng: random.Random) -> None:
+    """What other engines are told."""
+    from seatrial import trialfile
+
+    trialfile.load(path)
+
+
 def _device(path: Path, rng: random.Random) -> None:
     from seatrial import machine
     from seatrial.plan import imported
@@ -327,7 +334,8 @@ TARGETS: dict[str, tuple[str, str, Callable[[Path, random.Random], None], int]] 
     "config": ("config", "t.json", _config, 6), "manifest": ("manifest", "t.json", _manifest, 3),
     "run": ("run", "t.json", _run, 4),
     "book": ("book", "t.jsonl", _book, 8), "options": ("options", "t.json", _options, 5), "rule": ("rule", "t.txt", _rule, 5),
-    "set": ("set", "t.txt", _set, 5), "device": ("device", "t.log", _device, 3),
+    "set": ("set", "t.txt", _set, 5), "device": ("device", "t.log", _device, 3), "script": ("script", "t.sh", _native, 4),
+    "yaml": ("yaml", "t.yaml", _native, 2), "deepspeed": ("json", "t.json", _native, 2),
 }  # fmt: skip
 """Kind of sample, name of the file, who reads it, how often."""
 

@@ -172,6 +172,9 @@ def samples() -> dict[str, list[bytes]]:
         "options": OPTIONS,
         "rule": RULES,
         "device": DEVICE,
+        "script": [text for text in _fences("text") if b" --" in text],
+        "yaml": _fences("yaml"),
+        "json": _fences("json"),
         "set": [
             b"topology.stage_layers=1-4-3", b"topology.stage_layers=auto", b"topology.stage_layers=Et|(t*4|)*3L",
             b"model.layers=70",

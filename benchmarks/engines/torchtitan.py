@@ -50,4 +50,5 @@ class Titan(Each):
 
 
 ENGINE = Titan(name="torchtitan", layouts=LAYOUTS, refused=REFUSED, sweep=SWEEP,
-               faulty=({"dp": 2}, {"dp": 2, "zero": 3}, {"tp": 2, **SP}, {"pp": 2}, {"dp": 4, "zero": 3}))
+               faulty=({"dp": 2}, {"dp": 2, "zero": 3}, {"tp": 2, **SP}, {"pp": 2}, {"dp": 4, "zero": 3},
+                       {"pp": 2, "dp": 2, "zero": 3}))

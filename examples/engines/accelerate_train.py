@@ -31,8 +31,10 @@ def network(a):
         use_cache=False, bos_token_id=0, eos_token_id=0))  # fmt: skip
 
 
-def put_back(plugin):
-    """FSDP where accelerate dropped it: its state is shared by all that ask."""
+def put_back(plugin, precision):
+    """FSDP where accelerate dropped it, with its precision: its state is shared by all that ask."""
+    if precision == "bf16":
+        plugin.set_mixed_precision(precision)
     AcceleratorState._shared_state["distributed_type"] = DistributedType.FSDP
     AcceleratorState._shared_state["fsdp_plugin"] = plugin
 
@@ -47,7 +49,7 @@ def accelerated(model, a, microbatches, cpu):
     found = Accelerator(cpu=cpu, gradient_accumulation_steps=microbatches, fsdp_plugin=plugin,
                         mixed_precision="bf16" if a.precision == "bf16" else "no")
     if plugin is not None and found.distributed_type != DistributedType.FSDP:
-        put_back(plugin)
+        put_back(plugin, a.precision)
     return found
 
 
@@ -56,6 +58,7 @@ def applied(model, accelerator):
     inner = model.module if hasattr(model, "module") else model
     shape, half = inner.config, accelerator.mixed_precision if accelerator.mixed_precision != "no" else "fp32"
     return {"layers": shape.num_hidden_layers, "hidden": shape.hidden_size, "heads": shape.num_attention_heads,
+            "kv_heads": getattr(shape, "num_key_value_heads", shape.num_attention_heads),
             "recompute": "full" if inner.is_gradient_checkpointing else "none", **fsdp2.applied(model),
             **({} if isinstance(model, FSDPModule) else {"precision": half})}
 

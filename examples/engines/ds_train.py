@@ -91,6 +91,7 @@ def main():
     if rank == 0:
         fsdp2.say(count, **fsdp2.sizes(model) | applied(engine, a), seq=a.seq)
     draw = torch.Generator().manual_seed(a.seed * world + rank // a.pp)
+    own = fsdp2.handed_on(engine.module) if a.pp > 1 else []
 
     def batches():
         while True:
@@ -109,14 +110,14 @@ def main():
                 engine.backward(loss)
                 engine.step()
                 total += loss.detach().float() / steps
-            own = total.clone()
+            own.append(total.clone())
             torch.distributed.all_reduce(total)
             total = total / world
         seconds = time.perf_counter() - began
         if rank == 0:
             fsdp2.line(a, step, total, engine.get_global_grad_norm(), seconds, device)  # of ZeRO 0 in fp32 it keeps no norm
-        if a.pp == 1:
-            fsdp2.lost(rank, step, own)
+        fsdp2.lost(rank, step, *own)
+        own.clear()
     fsdp2.leave()
 
 

@@ -153,16 +153,21 @@ def applied(model):
     """What the model really is, for whoever compares it with what was asked."""
     if not isinstance(model, FSDPModule):
         return {"zero": 0, "zero_group": dist.get_world_size(), "precision": "fp32"}
-    parts = (module._get_fsdp_state()._fsdp_param_group for module in model.modules() if isinstance(module, FSDPModule))
-    group = next(part for part in parts if part is not None)  # the whole model has none where all its weights are in parts
-    return {"zero": 3 if group.post_forward_mesh_info is not None else 2, "zero_group": group.mesh_info.shard_mesh_size,
-            "precision": "bf16" if group.mp_policy.param_dtype is torch.bfloat16 else "fp32"}
+    # What is left to the whole model is settled in its first step alone.
+    parts = (module._get_fsdp_state()._fsdp_param_group for module in model.modules()
+             if isinstance(module, FSDPModule) and module is not model)
+    groups = [part for part in parts if part is not None]
+    return {"zero": 3 if any(group.post_forward_mesh_info is not None for group in groups) else 2,
+            "zero_group": groups[0].mesh_info.shard_mesh_size,
+            "precision": "bf16" if groups[0].mp_policy.param_dtype is torch.bfloat16 else "fp32"}
 
 
 def sizes(model):
     """Of the model that was built, by the words of a trial; of its parts where it is a pipeline's stage."""
     model = getattr(model, "module", model)
     blocks = [module for module in model.modules() if isinstance(module, Block)]
+    if not blocks:
+        return {}
     one = blocks[0]
     return {"layers": len(blocks), "hidden": one.up.in_features, "ffn": one.up.out_features, "heads": one.attention.heads,
             "kv_heads": one.attention.kv, "recompute": "full" if one.recompute else "none",
@@ -210,9 +215,17 @@ def line(a, step, loss, norm, seconds, device):
           flush=True)
 
 
-def lost(rank, step, own):
-    """Says it where this rank's own loss is no number, before all are summed: so the first of them is known."""
-    if not torch.isfinite(own):
+def handed_on(stage):
+    """A list that gets the sum of each tensor that a pipeline's stage hands on."""
+    kept = []
+    stage.register_forward_hook(lambda _, __, out: kept.append(out.detach().sum()))
+    return kept
+
+
+def lost(rank, step, *own):
+    """Says it where this rank's own loss, or what its stage hands on, is no number, before all are summed: so the first of them
+    is known."""
+    if not torch.isfinite(torch.stack(own)).all():
         print("seatrial-nan", json.dumps({"rank": rank, "step": step}), flush=True)
 
 

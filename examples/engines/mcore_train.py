@@ -105,6 +105,7 @@ def main():
         params_dtype=half, clip_grad=a.clip, use_distributed_optimizer=a.zero == 1), chunks)  # fmt: skip
     config.finalize_model_grads_func, config.grad_scale_func = finalize_model_grads, optimizer.scale_loss
     last = parallel_state.is_pipeline_last_stage(ignore_virtual=True)
+    own = [] if last else fsdp2.handed_on(chunks[0])
     speaks = rank == world - 1
     if speaks:
         count = sum(p.numel() for chunk in chunks for p in chunk.parameters())
@@ -137,13 +138,14 @@ def main():
                          num_microbatches=get_num_microbatches(), seq_length=a.seq, micro_batch_size=a.mbs, forward_only=False)
         good, norm, _ = optimizer.step()
         total = torch.stack([one["loss"] for one in said]).mean() if last else torch.zeros((), device=device)
-        own = total.clone()
         if last:
+            own.append(total.clone())
             torch.distributed.all_reduce(total, group=parallel_state.get_data_parallel_group())
         seconds = time.perf_counter() - began
         if speaks:
             fsdp2.line(a, step, total / data_ranks, norm, seconds, device)
-        fsdp2.lost(rank, step, own)
+        fsdp2.lost(rank, step, *own)
+        own.clear()
         if not good:
             sys.exit(f"RuntimeError: step {step} had gradients that are no numbers")
     fsdp2.leave()

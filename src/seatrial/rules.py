@@ -92,7 +92,7 @@ def topology_fits_model(model: Model, t: Topology, engine: str) -> Iterator[Viol
         yield Violation(code="kv-heads-divisible",
                         message=f"{model.kv} key-value heads and TP {t.tp}: neither is a multiple of the other, so ranks "
                                 f"cannot share them evenly: TP {' or '.join(map(str, near))} would do")
-    if model.inner % t.tp:
+    if model.dense_inner % t.tp:
         yield Violation(code="ffn-divisible", message=f"ffn {model.inner} is not a multiple of TP {t.tp}: the nearest are "
                                                       f"{_multiples_near(model.inner, t.tp)}")
     if model.pad_vocab_to is not None and model.pad_vocab_to % t.tp:
@@ -261,9 +261,10 @@ def device_fits(t: Topology, cluster: Cluster) -> Iterator[Violation]:
     if t.precision not in peaks:
         yield Violation(code="precision", level="error" if t.precision == "fp8" else "warning",
                         message=f"{cluster.device.name} has no {t.precision} rate: known are {', '.join(peaks)}")
-    if t.tp > cluster.procs_per_node and cluster.procs_per_node > 1:
+    if t.tp > cluster.domain and cluster.domain > 1:
+        whose = "a node" if cluster.domain_nodes == 1 else f"{cluster.domain_nodes} nodes on one fabric"
         yield Violation(code="tp-across-nodes", level="warning",
-                        message=f"TP {t.tp} is wider than a node of {cluster.procs_per_node} processes: its all-reduces "
+                        message=f"TP {t.tp} is wider than {whose} of {cluster.domain} processes: its all-reduces "
                                 "cross the network at every layer")
 
 

@@ -37,14 +37,25 @@ def test_plan_around_a_script_ranks_it_and_keeps_model_batch_and_processes(scrip
     assert "not understood, and not in the forecast: --use-fancy-thing" in said.err
 
 
-def test_the_best_of_a_plan_written_and_planned_around_is_first(tmp_path, capsys):
+@pytest.mark.parametrize("engine", ["megatron-lm", "torchtitan"])
+def test_the_best_of_a_plan_written_and_planned_around_is_first(engine, tmp_path, capsys):
     asked = ["--model", "llama3-8b", "--cluster", "dgx-h100", "--nodes", "2", "--gbs", "128"]
-    assert main(["plan", *asked, "--emit", "megatron-lm", "-o", str(tmp_path / "out")]) == 0
+    assert main(["plan", *asked, "--emit", engine, "-o", str(tmp_path / "out")]) == 0
     capsys.readouterr()
     assert main(["plan", "--around", str(tmp_path / "out"), "--cluster", "dgx-h100", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["around"]["rank"] <= found["ties"] and found["around"]["slower_by"] < 0.01
     assert found["around"]["sec_per_it"] == pytest.approx(found["candidates"][0]["sec_per_it"], rel=0.01)
+
+
+def test_a_file_that_compiles_on_a_part_of_a_node_is_planned_around(tmp_path, capsys):
+    path = tmp_path / "llama3.toml"
+    path.write_text('[model]\nname = "llama3"\nflavor = "debugmodel"\n[training]\nlocal_batch_size = 2\nseq_len = 512\n'
+                    "[parallelism]\ndata_parallel_shard_degree = 4\n[compile]\nenable = true\n")
+    assert main(["plan", "--around", str(path), "--cluster", "dgx-h100", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["around"]["dp"], found["around"]["nodes"]) == (4, 1)
+    assert all(c["dp"] * c["tp"] * c["pp"] * c["cp"] == 4 for c in found["candidates"])
 
 
 def test_explain_takes_the_same_file_and_says_what_is_missing(script, capsys):
@@ -80,6 +91,8 @@ seatrial,tiny,8,128,16,256,128,1,2,2,1,1,4,16,3,none,fp32,0.136
 torchtitan,tiny,8,128,16,256,128,1,2,2,1,1,4,16,3,none,fp32,0.190
 seatrial,tiny,8,128,16,256,128,1,2,1,2,1,4,16,0,none,fp32,0.364
 torchtitan,tiny,8,128,16,256,128,1,2,1,2,1,4,16,0,none,fp32,0.416
+seatrial,tiny,8,128,16,256,128,1,2,1,2,1,4,16,1,none,fp32,0.300
+torchtitan,tiny,8,128,16,256,128,1,2,1,2,1,4,16,1,none,fp32,0.600
 """
 
 
@@ -91,11 +104,15 @@ def test_engines_are_compared_on_the_same_layout_in_words_and_on_the_page(tmp_pa
     assert main(["compare", "--logbook", str(tmp_path / "rows.csv"), "--a", "engine=torchtitan", "--b", "engine=seatrial",
                  "--json"]) == 0  # fmt: skip
     found = json.loads(capsys.readouterr().out)
-    assert [round(group["ratio"], 3) for group in found["groups"]] == [0.716, 0.875]
+    assert [round(group["ratio"], 3) for group in found["groups"]] == [0.716, 0.875, 0.5]
+    assert len({group["label"] for group in found["groups"]}) == 3 and "zero_stage=1" in found["groups"][2]["label"]
     records, _ = read([tmp_path / "rows.csv"])
     view = data.build(records, title="two engines").view
     assert [column["name"] for column in view["columns"][:3]] == ["state", "size", "engine"]
     knob = view["knobs"][0]
-    assert knob["name"] == "engine" and [len(series["points"]) for series in knob["series"]] == [2, 2]
+    assert knob["name"] == "engine" and [len(series["points"]) for series in knob["series"]] == [2, 2, 2]
+    assert len({series["label"] for series in knob["series"]}) == 3
+    [zero] = [knob for knob in view["knobs"] if knob["name"] == "zero_stage"]
+    assert [series["label"].rpartition(", ")[2] for series in zero["series"]] == ["Engine seatrial", "Engine torchtitan"]
     alone = data.build([record for record in records if record.engine == "seatrial"], title="one").view
     assert alone["columns"][2]["name"] != "engine"

@@ -6,6 +6,7 @@ The plain FSDP2 script of the examples needs torch alone and always runs. The ot
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -14,10 +15,12 @@ from benchmarks.engines.each import each
 from benchmarks.engines.rules import rules
 
 from seatrial import shipped, trialfile
+from seatrial.arith import parameters
 from seatrial.engines import ENGINES, homes
 from seatrial.launch import files
 from seatrial.launch.local import Local
 from seatrial.launch.trial import Limits, run_now, run_trial
+from seatrial.plan.emit import megatron_lm
 from seatrial.record import Record
 
 SMALL = {"model": {"base": "tiny", "layers": 2}, "batch": {"gbs": 4}, "recipe": {"steps": 3}}
@@ -95,11 +98,77 @@ def test_engines_give_what_our_own_gives(tmp_path: Path, engine: str, data: dict
     check(run(tmp_path, engine, data, *layout), tmp_path / "run")
 
 
+COUNTED = """
+import runpy, sys
+import torch
+from torchtitan.protocols import train_spec
+found = []
+train_spec.register_train_spec = lambda name, spec: found.append(spec)
+for path in sys.argv[1:]:
+    sizes = runpy.run_path(path)["MODEL"]
+    sizes.moe_impl = "standard"  # what its trainer takes from the configuration
+    with torch.device("meta"):
+        print(sum(parameter.numel() for parameter in found[-1].model_cls(sizes).parameters()))
+"""
+
+
+@needs("torchtitan")
+def test_torchtitans_own_classes_make_the_mixtures_that_were_asked_for(tmp_path: Path) -> None:
+    paths, wanted = [], []
+    for name in ("qwen3-30b-a3b", "mixtral-8x7b", "deepseek-v3"):
+        data = {"model": {"base": name, "router": {"aux_loss": 0.0}}, "batch": {"gbs": 8}, "engine": "torchtitan",
+                "topology": {"dp": 8, "ep": 8, "zero": 3}}
+        trial, recipe = trialfile.build(data)
+        adapter = ENGINES.get("torchtitan")()
+        assert not list(adapter.why_not(trial))
+        paths.append(tmp_path / f"{name}.py")
+        paths[-1].write_text(adapter.files(trial, recipe)["seatrial_trial.py"])
+        wanted.append(parameters(trial.model).total)
+    python = homes.found("torchtitan", "torchtitan")
+    found = subprocess.run([python, "-c", COUNTED, *paths], capture_output=True, text=True, check=False)
+    assert [int(line) for line in found.stdout.split()] == wanted, found.stderr[-2000:]
+
+
+TAKEN = """
+import ast, dataclasses, json, sys
+import torch
+from megatron.core.transformer.transformer_config import MLATransformerConfig, TransformerConfig
+NAMES = {"norm_epsilon": "layernorm_epsilon", "num_experts": "num_moe_experts"}
+for flags in json.load(sys.stdin):
+    said = {NAMES.get(name[2:].replace("-", "_"), name[2:].replace("-", "_")): values for name, *values in flags}
+    kind = MLATransformerConfig if "multi_latent_attention" in said else TransformerConfig
+    known = {field.name for field in dataclasses.fields(kind)} - {"moe_permute_fusion"}  # which asks for Transformer Engine
+    given = {"add_bias_linear": False, "gated_linear_unit": True, "activation_func": torch.nn.functional.silu, "bf16": True,
+             "pipeline_dtype": torch.bfloat16}
+    for name in known & said.keys():
+        values = [ast.literal_eval(word) if word[:1] in "[0123456789" else word for word in said[name]]
+        given[name] = values if name == "recompute_modules" else values[0] if values else True
+    kind(**given)
+    print(given["expert_model_parallel_size"])
+"""
+
+
+@needs("megatron-core")
+def test_megatron_cores_own_checks_take_the_flags_of_mixtures() -> None:
+    layouts = [("deepseek-v3", {"dp": 64, "pp": 16, "ep": 64, "recompute": "selective", "moe_dispatcher": "flex"}, {}),
+               ("deepseek-v3", {"dp": 16, "tp": 2, "pp": 16, "ep": 8, "etp": 1, "recompute": "full"}, {}),
+               ("mixtral-8x7b", {"dp": 32, "tp": 2, "ep": 8, "etp": 1}, {"capacity": 1.25, "over": "rank"}),
+               ("qwen3-235b-a22b", {"dp": 16, "tp": 2, "pp": 8, "ep": 32, "etp": 1, "moe_balance": "forced"}, {"z_loss": 0.01})]
+    flags = []
+    for name, layout, router in layouts:
+        data = {"model": {"base": name, "router": router}, "batch": {"gbs": 2048}, "engine": "megatron-core",
+                "topology": {"zero": 1, "precision": "bf16", **layout}}
+        flags.append(megatron_lm(trialfile.build(data)[0]).flags)
+    python = homes.found("megatron-core", ENGINES.get("megatron-core")().module)
+    found = subprocess.run([python, "-c", TAKEN], input=json.dumps(flags), capture_output=True, text=True, check=False)
+    assert found.stdout.split() == [str(layout["ep"]) for _, layout, _ in layouts], found.stderr[-2000:]
+
+
 DROPPED = """
 import sys
 sys.path.insert(0, {folder!r})
 import accelerate_train
-accelerate_train.put_back = lambda plugin: None
+accelerate_train.put_back = lambda *_: None
 accelerate_train.main()
 """
 

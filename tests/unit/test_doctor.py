@@ -46,12 +46,13 @@ def test_devices_that_torch_does_not_see_are_told() -> None:
     assert software.devices([a100, ("V100", 32 * GIB)], built_for="12.8", on_the_bus=2).level == "warn"
 
 
-NONE = dict.fromkeys(("torchtitan", "deepspeed", "ninja", "megatron-core", "transformer-engine"), "")
+NONE = dict.fromkeys(("torchtitan", "deepspeed", "ninja", "megatron-core", "transformer-engine", "accelerate",
+                      "transformers"), "")
 
 
 def test_engines_of_others_are_named_with_what_they_lack() -> None:
     nothing = software.engines(NONE, set())
-    assert nothing.level == "ok" and "torchtitan or deepspeed or megatron-core as a trial: make engines" in nothing.says
+    assert nothing.level == "ok" and "deepspeed or megatron-core or accelerate as a trial: make engines" in nothing.says
     half = software.engines({**NONE, "megatron-core": "0.14.0"}, {"megatron-core"})
     assert half.level == "warn" and "megatron-core lacks transformer-engine" in half.says
     assert half.works == "pip install transformer-engine" and half.facts == {"megatron-core": "0.14.0"}

@@ -1,12 +1,15 @@
 """What other engines said when they failed: their own error and its rank, never torchrun's footer or a lost connection."""
 from __future__ import annotations
 
+import contextlib
+import importlib
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
-from seatrial import presets, trialfile
+from seatrial import presets, shipped, trialfile
 from seatrial.engines import engine_for, foreign, words
 from seatrial.engines.described import Fsdp2
 from seatrial.engines.torchtitan import Torchtitan
@@ -205,3 +208,27 @@ def test_what_a_script_says_that_it_built_is_held_against_what_was_asked(tmp_pat
     (tmp_path / "logs" / "rank0.log").write_text('seatrial-applied {"dp": 2, "zero": 0, "precision": "fp32", "own": 1}\n')
     assert Fsdp2().differs(asked("fsdp2", "topology.dp=2"), tmp_path) == {}
     assert Fsdp2().differs(asked("fsdp2", "topology.dp=2", "topology.zero=3"), tmp_path) == {"zero_stage": (3, 0)}
+
+
+def test_the_stage_that_hands_on_no_number_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+    monkeypatch.syspath_prepend(str(shipped.example("engines/fsdp2.py").parent))
+    script = importlib.import_module("fsdp2")
+    stage = torch.nn.Linear(2, 2)
+    kept = script.handed_on(stage)
+    for value in (1.0, 2.0):
+        stage(torch.full((1, 2), value))
+    script.lost(0, 1, *kept)
+    assert len(kept) == 2 and not capsys.readouterr().out
+    stage(torch.tensor([[1.0, torch.nan]]))
+    script.lost(0, 2, *kept)
+    assert capsys.readouterr().out == 'seatrial-nan {"rank": 0, "step": 2}\n'
+
+
+@pytest.mark.parametrize("layers, pp, runs", [(3, 4, True), (1, 4, True), (1, 5, False)])
+def test_deepspeed_leaves_stages_without_a_layer_as_long_as_each_has_a_part(layers: int, pp: int, runs: bool) -> None:
+    """Beside its layers there are the embedding, the last norm and the head."""
+    trial, _ = trialfile.build({"model": {"base": "tiny", "layers": layers}, "batch": {"gbs": 8}, "topology": {"pp": pp},
+                                "engine": "deepspeed"})
+    refused = pytest.raises(Infeasible, match=f"it needs layers . 3 >= pp, and here is layers {layers}")
+    with contextlib.nullcontext() if runs else refused:
+        engine_for(trial).can_run(trial)

@@ -118,6 +118,7 @@ def test_experts_lie_one_under_the_other(tmp_path):
     ("mixtral", {"num_local_experts": None}, "num_local_experts must be given"),
     ("mixtral", {"num_shared_experts": 2}, "num_shared_experts is 2: the engine does not know this key"),
     ("qwen3_moe", {"mlp_only_layers": [1]}, r"mlp_only_layers is \[1\]: the engine has dense layers at the start alone"),
+    ("qwen3_moe", {"use_qk_norm": False}, "use_qk_norm is False"),
     ("deepseek_v3", {"scoring_func": "softmax"}, "scoring_func is 'softmax'"),
     ("deepseek_v3", {"topk_method": "greedy"}, "topk_method is 'greedy'"),
     ("deepseek_v3", {"rope_interleave": False}, "rope_interleave is False"),
@@ -135,6 +136,18 @@ def test_a_key_that_changes_what_is_computed_is_known_or_refused(kind, change, w
     hfconfig.model_of(plain, where="config.json")
     with pytest.raises(BadInput, match=words):
         hfconfig.model_of({**plain, **change}, where="config.json")
+
+
+@pytest.mark.parametrize(("kind", "keys"), [
+    ("deepseek_v3", {"aux_loss_alpha": 0.001, "seq_aux": True, "ep_size": 1, "pretraining_tp": 1, "moe_layer_freq": 1}),
+    ("qwen3_moe", {"use_qk_norm": True, "qkv_bias": False, "shared_expert_intermediate_size": 0}),
+])
+def test_keys_that_published_files_have_and_the_classes_have_not_are_known(kind, keys):
+    import transformers
+
+    prefix, config = CONFIGS[kind]
+    plain = getattr(transformers, f"{prefix}Config")(**config).to_dict()
+    assert hfconfig.model_of({**plain, **keys}, where="config.json") == hfconfig.model_of(plain, where="config.json")
 
 
 VALUES = ([1], {"a": 1}, "x", -3, 0, 10**400, 1.5, float("nan"), True, False, None, [], [None], [0, 2])

@@ -276,6 +276,18 @@ def test_a_rank_found_stopped_at_the_time_limit_is_a_hang_and_no_timeout(tmp_pat
     assert (outcome.status, outcome.rank) == ("hang", 0) and "stopped by a signal" in outcome.message
 
 
+def test_a_rank_of_theirs_that_waits_for_a_request_is_not_the_one_in_a_loop(tmp_path: Path) -> None:
+    """A wait of torch's has no frame in Python: the line that calls it tells."""
+    (tmp_path / files.WATCH).mkdir()
+    source = tmp_path / "p2p.py"
+    source.write_text("for request in requests:\n    request.wait()\n    while not ready: pass\n")
+    for rank, line in enumerate((2, 3, 2)):
+        where = f'"{source}", line {line} in f'
+        files.stacks(tmp_path, rank).write_text(f"Current thread 0x1 (most recent call first):\n  File {where}\n")
+    found = hang.silent(tmp_path, Topology(pp=3))
+    assert found.rank == 1 and "rank 1 (pp1 dp0 tp0) is in p2p.py:3 in f" in found.message
+
+
 def test_groups_are_those_of_the_engines_mesh() -> None:
     t = Topology(dp=2, tp=2, pp=2)
     assert [hang.peers(group, 5, t) for group in ("tp", "dp", "pp", "world")] == [[4, 5], [5, 7], [1, 5], list(range(8))]

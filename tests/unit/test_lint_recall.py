@@ -105,6 +105,13 @@ EXPERTS = "Mixture of 16 experts, EP is taken out of DP, sequence 4096.\n\n" + t
     32  2  1  8  16  2  512  2.744  23882
     64  1  2  16  32  2  1024  2.716  24129
 """)
+MIXTURES = "Sequence 4096.\n\n" + table("""
+    gpus  tp  pp  experts  shared experts  top-k  ep  dp  mbs  gbs  sec/step
+    16  1  1  16  0  2  4  16  1  512  5.230
+    16  1  1  16  0  2  8  16  1  512  5.437
+    32  1  1  16  0  2  8  32  1  512  2.715
+    32  2  1  16  0  2  16  16  2  512  2.744
+""")
 STEPS = "One node of eight A100, global batch 512, sequence 1024.\n\n" + table("""
     size  micro-batch  steps/s  samples/s  tokens/s
     125M  8  2.736  1400.8  1434450
@@ -361,6 +368,8 @@ LOOSELY = "32 layers, hidden 4096; sequence 4096, global batch 512. TFLOPs of th
         pytest.param(NO_PIPELINE, "| 128 | 64 |", "| 128 | 128 |", "DP", "64", id="no pipeline, TP in the text"),
         pytest.param(IN_PROSE, "| 16 | 2 |", "| 32 | 2 |", "DP", "16", id="devices in the text"),
         pytest.param(EXPERTS, "| 2 | 16 |", "| 2 | 64 |", "ep", None, id="experts over more than the devices of a stage"),
+        pytest.param(MIXTURES, "| 2 | 16 | 16 | 2 |", "| 2 | 32 | 16 | 2 |", "ep", None, id="EP of more experts than are"),
+        pytest.param(MIXTURES, "| 2 | 8 | 32 |", "| 20 | 8 | 32 |", "top-k", None, id="more chosen than there are"),
         pytest.param(STEPS, "| 3.045 |", "| 30.45 |", "steps/s", "3.045", id="steps a second, the point moved"),
         pytest.param(STEPS, "| 3.167 | 1621.5 |", "| 1621.5 | 3.167 |", "steps/s", "3.167", id="exchanged by the batch's 512"),
         pytest.param(RENTED, "| B200 | 2 |", "| H100 | 2 |", "Accelerator", "B200", id="another device"),

@@ -89,6 +89,9 @@ def mixtures(draw: st.DrawFn, layers: int) -> dict[str, Any]:
     return found
 
 
+DISPATCHERS = ("alltoall", "allgather", "flex")
+
+
 @st.composite
 def layouts(draw: st.DrawFn, m: Model, **fixed: Any) -> Topology:
     values: dict[str, Any] = {
@@ -101,7 +104,7 @@ def layouts(draw: st.DrawFn, m: Model, **fixed: Any) -> Topology:
     if draw(st.booleans()):
         values |= {"vp": 2, "schedule": "interleaved"}
     if m.mixture:
-        values |= {"ep": draw(st.sampled_from([1, 2])), "moe_dispatcher": draw(st.sampled_from(["alltoall", "allgather"])),
+        values |= {"ep": draw(st.sampled_from([1, 2])), "moe_dispatcher": draw(st.sampled_from(DISPATCHERS)),
                    "etp": draw(st.sampled_from([None, 1])), "moe_balance": draw(st.sampled_from(["natural", "forced"]))}
     values |= {name: draw(value) if isinstance(value, st.SearchStrategy) else value for name, value in fixed.items()}
     values |= {"cp_kind": "ring"} if values["cp"] == 1 else {}
@@ -135,7 +138,7 @@ def trials(engine: str, kind: str = "any", *, experts: bool = False, **fixed: An
             t = draw(layouts(m, **fixed))
             execution = Execution(overlap=draw(st.sampled_from([None, None, "none",
                                                                 "gradients"]))) if engine == "megatron-core" else (
-                Execution(compile=draw(st.booleans())) if engine in ("torchtitan", "fsdp2") else Execution())
+                Execution(compile=draw(st.booleans())) if engine in ("torchtitan", "fsdp2", "accelerate") else Execution())
             gbs = t.dp * t.mbs * t.pp * draw(st.sampled_from([1, 2]))
             batch = Batch(gbs=2 * gbs, rampup_start=gbs, rampup_increment=gbs, rampup_samples=1000) if (
                 engine.startswith("megatron") and draw(st.integers(0, 3)) == 0) else Batch(gbs=gbs)
@@ -178,14 +181,30 @@ CASES = {
     "megatron-core": (trials("megatron-core", "plain", cp=1, zero=st.sampled_from([0, 1]), sequence_parallel=False,
                              precision=st.sampled_from(["fp32", "bf16"]), stage_layers=None),
                       by_engine("megatron-core"), "train.sh"),
-    "accelerate": (trials("fsdp2", "plain", pp=1, zero=st.sampled_from([0, 2, 3]), recompute=st.sampled_from(["none", "full"]),
-                          sequence_parallel=False, cp_kind=st.sampled_from(["ring", "gather"])), native.WRITERS["accelerate"],
-                   "accelerate.yaml"),
+    "accelerate": (trials("accelerate", "plain", pp=1, zero=st.sampled_from([0, 2, 3]), sequence_parallel=False,
+                          recompute=st.sampled_from(["none", "full"]), cp_kind=st.sampled_from(["ring", "gather"])),
+                   native.WRITERS["accelerate"], "accelerate.yaml"),
 }  # fmt: skip
 UNSAID = {"nemo": ("dp", "world", "nodes", "procs_per_node", "microbatches", "zero_group", "divided"),
           "megatron-deepspeed": ("padded_vocab",)}
 """What a configuration leaves to somebody else: the launcher, the tokenizer."""
 COUNTS = {"megatron-core": ("overlap",)}
+
+
+@pytest.mark.parametrize("change", [
+    {}, {"top_k": 1, "router": Router(normalised=False, scale=2.0, bias=True)},
+    {"shared_experts": 2, "router": Router(kind="sigmoid", groups=4, group_limit=2, correction=0.01)},
+    {"family": "qwen3", "kv_heads": 4, "head_dim": 32},
+    {"base": "tiny-deepseek"}, {"base": "tiny-deepseek", "latent": Latent(kv_rank=16, rope_dim=8, value_dim=24)},
+    {"base": "tiny-deepseek", "rope_scaling": "yarn", "rope_factor": 8.0, "rope_original_seq": 32, "rope_mscale": 1.0,
+     "rope_mscale_all_dim": 1.0}, {"vocab": 300},
+])
+def test_mixtures_that_torchtitan_is_told_are_read_back(change: dict[str, Any]) -> None:
+    model = replace(presets.model(change.pop("base", "tiny-moe")), **change)
+    layout = Topology(dp=4, tp=2, ep=4, etp=1, zero=3, precision="bf16", sequence_parallel=True, moe_balance="forced")
+    trial = Trial(model=model, batch=Batch(gbs=8), topology=layout, cluster=nodes_for(layout), engine="torchtitan")
+    found, read = again(by_engine("torchtitan")(trial), "torchtitan.toml", trial, {})
+    assert not read.unread and essence(replace(found, cluster=None)) == essence(replace(trial, cluster=None))
 
 
 @pytest.mark.parametrize("name", CASES)

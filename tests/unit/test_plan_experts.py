@@ -11,19 +11,19 @@ import pytest
 from seatrial import arith, presets, rules
 from seatrial.arith.experts import expert_tensors
 from seatrial.arith.layer import numbers
-from seatrial.engines.torchtitan import config
-from seatrial.errors import Infeasible
+from seatrial.engines.torchtitan import Torchtitan, config, spec
+from seatrial.errors import BadInput, Infeasible
 from seatrial.plan import emit, experts, memory, network, rows, step
 from seatrial.plan.ask import ask, question
 from seatrial.plan.configs import CHOICES, Configs, decoded
 from seatrial.plan.explain import explain
 from seatrial.plan.kernels import Machine
 from seatrial.plan.search import search
-from seatrial.plan.shape import check_shape
+from seatrial.plan.shape import check_shape, shapes
 from seatrial.plan.space import Space, chunks, not_searched
 from seatrial.plan.verdicts import CODES, verdicts
 from seatrial.recipe import Recipe
-from seatrial.spec import GIB, Batch, Model, Topology, Trial
+from seatrial.spec import GIB, Batch, Model, Router, Topology, Trial
 
 ENGINES = ["megatron-core", "fsdp2", "deepspeed", "seatrial", "plain-3d", "megatron-deepspeed"]
 H100 = presets.cluster("dgx-h100", nodes=8)
@@ -83,6 +83,15 @@ def test_bytes_of_an_all_to_all_and_where_they_go():
     rate = H100.inter.bandwidth_gb_s * 1e9 * H100.inter.efficiency
     assert slow == pytest.approx(8 * size * 7 / 8 / rate, rel=0.1)
     assert slow > 3 * fast
+
+
+def test_a_token_that_chooses_from_some_groups_goes_to_fewer_nodes():
+    """DeepSeek-V3: 8 of 256 experts from 4 of 8 groups, over 8 nodes."""
+    limited = configs("deepseek-v3", dp=64, ep=64, moe_dispatcher="flex")
+    free = replace(limited, router_limit=limited.router_groups)
+    group = network.expert_group(limited)
+    assert experts._nodes_share(limited, H100, group)[0] == pytest.approx(4 * (1 - (3 / 4) ** 8) / 8)
+    assert experts._nodes_share(free, H100, group)[0] == pytest.approx(8 * (1 - (7 / 8) ** 8) / 8)
 
 
 def test_every_rank_of_an_expert_gets_its_rows():
@@ -242,6 +251,29 @@ def test_a_plan_finds_what_fits_and_says_why(model, nodes, gbs, engine):
     assert any(line.startswith(f"EP {first.topology.ep} with ETP") for line in document["reasons"])
     assert {"experts", "dispatch", "wait"} <= set(document["candidates"][0]["parts_s"])
     assert document["candidates"][0]["ep"] == first.topology.ep
+    assert not any(line.startswith(f"with EP {first.topology.ep} and ETP {first.topology.expert_tp} the best")
+                   for line in document["reasons"])
+
+
+def test_layers_that_nearly_fill_virtual_stages_are_interleaved():
+    """61 over 16 x 2, as DeepSeek-V3 is trained; 7 stages of 9 or 8 and one of none are not looked at."""
+    space = Space(models=(presets.model("deepseek-v3"),), cluster=H100, gbs=(512,), engine="megatron-core")
+    seen = {(pp, vp) for c in chunks(space) for pp, vp in zip(c["pp"].tolist(), c["vp"].tolist()) if vp > 1}
+    assert {(16, 2), (8, 4), (4, 8)} <= seen and not {(8, 3), (16, 3), (4, 5)} & seen
+
+
+def test_etp_that_does_not_divide_a_stage_is_told_by_its_own_name():
+    with pytest.raises(BadInput, match=r"topology.etp: ETP 3 does not divide the 64 ranks .*: ETP 2 or 4 would"):
+        Topology(dp=32, tp=2, ep=8, etp=3)
+    with pytest.raises(BadInput, match=r"topology.ep: ETP 2 x EP 64 = 128 .*: EP 32 would"):
+        Topology(dp=32, tp=2, ep=64)
+
+
+def test_the_width_of_an_mlp_that_no_layer_has_is_of_no_account():
+    model = replace(presets.model("tiny-moe"), ffn=500)
+    assert not [v for v in rules.violations(trial(model, gbs=64, dp=8, tp=8)) if v.level == "error"]
+    dense = replace(model, dense_layers=1)
+    assert "ffn-divisible" in [v.code for v in rules.violations(trial(dense, gbs=64, dp=8, tp=8))]
 
 
 def test_ep_and_etp_can_be_given():
@@ -324,6 +356,8 @@ def test_explain_says_where_experts_lie_and_what_would_be_better():
     found = explain(trial(dp=64, ep=64))
     assert "2 of 128 experts a rank" in found.experts and "more on the fullest" in found.experts
     assert any(change.what.startswith("EP 64 -> 32") for change in found.changes)
+    # One stage keeps all 48 layers, in which not the same rank is the fullest: 33 % / √48.
+    assert found.experts.endswith("33% more on the fullest of a layer, 5% over the layers of a rank")
     assert explain(trial("llama3-8b", dp=64)).experts == ""
     with pytest.raises(Infeasible, match="EP 2: the model has no experts"):
         explain(trial("llama3-8b", dp=64, ep=2))
@@ -337,6 +371,15 @@ def test_the_shape_of_experts_is_checked_as_they_are_computed():
     assert {"MLP up", "shared experts up", "queries compressed"} <= set(found)
     assert "MLP up" not in [gemm.name for gemm in check_shape(presets.model("qwen3-30b-a3b"), H100, tp=1, mbs=1,
                                                               precision="bf16").gemms]
+
+
+@pytest.mark.parametrize(("name", "size"), [("qwen3-30b-a3b", 30.5e9), ("deepseek-v3", 671e9), ("mixtral-8x7b", 46.7e9)])
+def test_shapes_of_a_size_are_mixtures_of_that_size(name, size):
+    base, found = presets.model(name), shapes(presets.model(name), size, 0.03)
+    assert all(abs(arith.parameters(model).total / size - 1) < 0.03 for model in found)
+    assert (base.layers, base.hidden, base.heads) in {(model.layers, model.hidden, model.heads) for model in found}
+    near = check_shape(base, H100, tp=1, mbs=1, precision="bf16").near
+    assert not base.is_latent or all(other.model.head_size == base.head_size for other in near)
 
 
 def test_windows_leave_less_of_attention():
@@ -370,6 +413,48 @@ def test_megatrons_flags_say_it_all():
     assert flags["--moe-layer-freq"] == (f"[0,0,0,{','.join('1' * 58)}]",)
     plain = dict((flag[0], flag[1:]) for flag in emit.megatron_lm(trial("llama3-8b", dp=64)).flags)
     assert not [name for name in plain if "moe" in name or "expert" in name]
+
+
+@pytest.mark.parametrize(("router", "top_k", "topology", "reason"), [
+    (dict(correction=0.001), 2, {}, "a correction of softmax scores"),
+    (dict(), 1, {}, "top_k 1 with weights that add up to 1"),
+    (dict(groups=4, group_limit=2), 2, {}, "ranks them by logits"),
+    (dict(kind="sigmoid", groups=4, group_limit=1), 2, {}, ""),
+    (dict(kind="sigmoid", groups=4, group_limit=2), 2, {}, "by their 2 best scores: Megatron-LM takes top_k 2 / 2 groups = 1"),
+    (dict(capacity=1.5, over="sequence"), 2, {}, "capacity over sequence"),
+    (dict(capacity=1.5, over="rank"), 2, dict(moe_dispatcher="flex"), ""),
+])
+def test_a_router_that_megatron_would_run_otherwise_is_not_written(router, top_k, topology, reason):
+    model = replace(presets.model("tiny-moe"), router=Router(**router), top_k=top_k)
+    said = emit.megatron_lm(trial(model, gbs=64, dp=8, **topology))
+    if reason:
+        assert not said.flags and reason in " ".join(said.notes)
+    else:
+        flags = {flag[0]: flag[1:] for flag in said.flags}
+        assert ("--moe-enable-deepep" in flags) == (topology.get("moe_dispatcher") == "flex")
+        assert flags.get("--moe-token-drop-policy") == (("position",) if "capacity" in router else None)
+
+
+@pytest.mark.parametrize(("name", "kind"), [
+    ("qwen3-30b-a3b", "qwen3"), ("mixtral-8x7b", "qwen3"), ("deepseek-v3", "deepseek_v3"),
+])
+def test_torchtitan_has_a_model_for_each_mixture(name, kind):
+    model = replace(presets.model(name), router=replace(presets.model(name).router, aux_loss=0.0))
+    asked = trial(model, gbs=64, engine="torchtitan", dp=64, ep=8, zero=3, moe_balance="forced")
+    assert not list(Torchtitan().why_not(asked))
+    text = spec(asked)
+    assert f"from torchtitan.models.{kind} import" in text and f"num_experts={model.experts}" in text
+    for what in ("num_limited_groups=4", "with_moe_load_balancing", "kv_lora_rank=512"):
+        assert (what in text) == model.is_latent
+    compile(text, "spec", "exec")
+    assert "on GPUs alone" in Torchtitan().needs_gpu(asked)
+    for layout, reason in (({"zero": 0}, "over the 1 ranks"), ({"zero_group": 4}, "over the 4 ranks"),
+                           ({"dp": 32, "tp": 2, "ep": 1, "etp": 1, "sequence_parallel": True}, "without EP")):
+        spread = replace(asked, topology=replace(asked.topology, **layout))
+        assert reason in " ".join(v.message for v in Torchtitan().why_not(spread))
+    for other, reason in (({"aux_loss": 0.01}, "no loss of balance"), ({"capacity": 1.0}, "its experts take all tokens")):
+        routed = replace(asked, model=replace(model, router=replace(model.router, **other)))
+        assert reason in " ".join(v.message for v in Torchtitan().why_not(routed))
 
 
 def test_torchtitan_has_the_degrees():

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from seatrial import presets
+from seatrial import presets, rules
 from seatrial.errors import BadInput
 from seatrial.plan import network
 from seatrial.plan.configs import Configs
@@ -162,3 +162,12 @@ def test_a_device_that_holds_its_rate_is_faster():
         times.append(float(kernels.matmul_s(machine, 16384, 16384, 16384, np.array([128]))[0]))
     assert times[0] == pytest.approx(2 * 2 * 16384**3 / (989.4e12 * 0.8), rel=0.01)
     assert times[1] < 0.6 * times[0]
+
+
+def test_tensor_parallelism_is_warned_of_where_it_leaves_the_domain():
+    def codes(cluster: str, tp: int) -> set[str]:
+        asked = Trial(model=presets.model("bloom-181b"), batch=Batch(gbs=64), topology=Topology(tp=tp, precision="bf16"),
+                      cluster=presets.cluster(cluster), engine="megatron-core")
+        return {v.code for v in rules.violations(asked)}
+
+    assert "tp-across-nodes" in codes("dgx-h100", 16) and "tp-across-nodes" not in codes("gb200-nvl72", 64)

@@ -351,6 +351,8 @@ def test_a_trace_says_what_each_expert_receives(tmp_path: Path) -> None:
     for said in ("5", "0", "no-such-file"):
         with pytest.raises(BadInput, match="--moe-load"):
             Load.of(said).check(trial)
-    path.write_text("1 2 3\n")
-    with pytest.raises(BadInput, match="line 1 has 3 numbers; 8 experts"):
-        Load.of(str(path)).check(trial)
+    for text, reason in (("1 2 3\n", "line 1 has 3 numbers; 8 experts"), ("# none\n", "is empty"), ("0 " * 8, "some in all"),
+                         ("inf" + " 1" * 7, "some in all"), ("9" + " 1" * 7, "expert 0 has 56% of the choices; 50% at most")):
+        path.write_text(text)
+        with pytest.raises(BadInput, match=reason):
+            Load.of(str(path)).check(trial)

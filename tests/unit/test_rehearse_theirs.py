@@ -76,6 +76,19 @@ def test_script_of_ones_own_is_rehearsed_from_its_file(tmp_path: Path) -> None:
     assert 2 * matrix < memory.parts["optimizer"] < 5 * matrix
 
 
+def test_what_is_said_before_the_forward_pass_counts_once_a_step(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import sys, torch\nimport torch.distributed as dist\ndist.init_process_group()\nmodel = torch.nn.Linear(8, 8).cuda()\n"
+        "optimizer = torch.optim.SGD(model.parameters())\nfor _ in range(int(sys.argv[1])):\n"
+        "    dist.all_reduce(torch.ones(4, device='cuda'))\n    model(torch.ones(4, 8, device='cuda')).sum().backward()\n"
+        "    optimizer.step()\n")  # fmt: skip
+    described = tmp_path / "mine.toml"
+    described.write_text('base = "fsdp2"\n[command]\nper = "rank"\nargv = ["{python}", "{here}/train.py", "{steps}"]\n')
+    trial, recipe = asked(str(described), topology={"dp": 2}, batch={"gbs": 2})
+    said = rehearse(trial, recipe, RehearsalOptions(memory_only=True)).ranks[0].collectives
+    assert [(one.name, one.ranks, one.size_bytes) for one in said] == [("all_reduce", (0, 1), 16)]
+
+
 def test_script_that_fails_says_its_own_error(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("raise ValueError('no such shape: 3 x 5')\n")
     described = tmp_path / "mine.toml"

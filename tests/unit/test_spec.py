@@ -1,7 +1,9 @@
 """The words: what is refused is refused with the numbers and what would work; what is asked has one identity."""
 import tomllib
+from dataclasses import replace
 
 import pytest
+import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -76,6 +78,19 @@ def test_a_misspelt_key_is_answered_with_the_nearest():
 def test_an_unknown_preset_is_answered_with_the_nearest():
     with pytest.raises(BadInput, match="did you mean 'bloom-176b'"):
         presets.model("bloom176b")
+
+
+def test_a_key_of_a_router_leaves_the_others_of_its_base(tmp_path):
+    base = presets.model("tiny-deepseek")
+    for table in ({"aux_loss": 0.5}, {"capacity": 1.5, "correction": 0}):
+        wanted = replace(base.router, **table)
+        assert trialfile.build({**TINY, "model": {"base": "tiny-deepseek", "router": table}})[0].model.router == wanted
+        settings = [f"model.router.{name}={value}" for name, value in table.items()]
+        assert trialfile.build({**TINY, "model": {"base": "tiny-deepseek"}}, settings)[0].model.router == wanted
+        path = tmp_path / "model.toml"
+        path.write_text(tomli_w.dumps({"model": {"base": "tiny-deepseek", "router": {"scale": 3.0}}}))
+        assert presets.model(str(path), {"router": table}).router == replace(wanted, scale=3.0)
+    assert not wanted.corrected
 
 
 def test_a_circle_of_presets_is_shown():

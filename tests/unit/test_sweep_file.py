@@ -84,6 +84,19 @@ def test_execution_on_an_axis_makes_other_trials(axes):
     assert [t.key for t in found.tasks] == [t.trial.run_id() for t in found.tasks] and len({t.key for t in found.tasks}) == 4
 
 
+def test_a_key_of_a_table_in_a_table_is_an_axis():
+    axes = {"model.router.aux_loss": [0.0, 0.5], "model.latent.kv_rank": [16]}
+    found = build({**FIXED, "model": "tiny-deepseek", "axes": axes})
+    models = [task.trial.model for task in found.tasks]
+    assert [m.router.aux_loss for m in models] == [0, 0.5]
+    assert {(m.router.kind, m.kv_rank, m.q_rank) for m in models} == {("sigmoid", 16, 48)}
+    for wrong, words in (({"model.router.aux": [0.1]}, "model.router has no 'aux'"),
+                         ({"model.router.kind": ["relu"]}, "'relu'"),
+                         ({"model.latent.kv_rank": ["x"]}, "expected a whole number")):
+        with pytest.raises(BadInput, match=words):
+            sweep(axes=wrong)
+
+
 def test_repeats_lie_apart_unless_the_files_order_is_wanted():
     axes = {"dp": [1, 2]}
     assert [t.repeat for t in sweep(axes=axes, repeats=2).tasks] == [0, 0, 1, 1]

@@ -203,7 +203,9 @@ def _draw(groups: list[Any], found: Any, a: str, b: str) -> None:
             terminal.painted([(f"{name[:label]:<{label}}  ", ""), (axis.dots(values, middle), colour),
                               (f"  {terminal.digits(middle)} s per sample", "")])
         print()
-    rows = [(group.label if len(drawn) > 1 else "ratio", group.comparison, group.forecast_ratio) for group in drawn]
+    alike = set.intersection(*(set(group.label.split()) for group in drawn))
+    rows = [(" ".join(word for word in group.label.split() if word not in alike) if len(drawn) > 1 else "ratio",
+             group.comparison, group.forecast_ratio) for group in drawn]
     if len(drawn) > 1:
         rows.append(("all", found, None))
     ends = [1.0, *(end for _, one, seen in rows for end in (one.ratio, *_ends(one), *([seen] if seen else [])))]

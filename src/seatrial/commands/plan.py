@@ -147,12 +147,16 @@ def started_from(around: Path, file: Path | None, model: str | None, cluster: st
     if file is not None:
         raise BadInput(f"--around {around} and {file}: one of them says what the search begins with")
     chosen, with_it = with_machine(machine, cluster, settings) if machine is not None else (cluster, settings)
-    gbs = space.knobs.get("gbs") or ""
+    tables, _ = one.tables(around)
+    own = tables.get("topology")
+    gbs, mbs = (int(text) if (text := space.knobs.get(name) or "").isdecimal() else None for name in ("gbs", "mbs"))
+    if isinstance(own, dict) and "mbs" in own:
+        mbs = None  # fixes what is searched, not what is run now
     given: dict[str, dict[str, Any]] = {
-        "model": {"base": model}, "batch": {"gbs": int(gbs) if gbs.isdecimal() else None},
+        "model": {"base": model}, "batch": {"gbs": gbs},
         "cluster": {"base": chosen, "nodes": space.nodes, "procs_per_node": space.procs_per_node},
-        "topology": {"precision": space.precision}, "execution": {"attention": attention}}  # fmt: skip
-    return one_trial(one.tables(around)[0], given, with_it, engine=engine, where=str(around))
+        "topology": {"precision": space.precision, "mbs": mbs}, "execution": {"attention": attention}}  # fmt: skip
+    return one_trial(tables, given, with_it, engine=engine, where=str(around))
 
 
 def _emitted(to: str, found: Found, batch: Batch, preamble: Path | None, config: Path | None,

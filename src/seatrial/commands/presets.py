@@ -40,11 +40,13 @@ def register(app: typer.Typer) -> None:
         print("models")
         for each in models:
             m = presets.model(each)
-            say(f"  {each:14s} {m.family:7s} {arith.label_sizes(m)[0]:8.3f}B  {m.layers} layers, hidden {m.hidden}, "
-                f"{m.heads} heads, sequence {m.seq}, vocabulary {m.vocab}", 17)
+            mixed = "" if not m.mixture else (f"; {m.chosen} of {m.experts} experts, a token passes "
+                                              f"{arith.parameters(m).active / 1e9:.3f}B")
+            say(f"  {each:15s} {m.family:7s} {arith.label_sizes(m)[0]:8.3f}B  {m.layers} layers, hidden {m.hidden}, "
+                f"{m.heads} heads, sequence {m.seq}, vocabulary {m.vocab}{mixed}", 18)
         print("clusters")
         for each in clusters:
             c = presets.cluster(each)
             peak = max(c.device.peak_tflops, key=lambda p: (p in ("bf16", "fp16"), c.device.peak_tflops[p]))
-            say(f"  {each:14s} {c.nodes} x {c.procs_per_node} {c.device.name}, {c.device.peak_tflops[peak]:g} TFLOPs {peak}, "
-                f"{c.device.memory_gib:g} GiB; {c.intra.name} inside, {c.inter.name} between nodes", 17)
+            say(f"  {each:15s} {c.nodes} x {c.procs_per_node} {c.device.name}, {c.device.peak_tflops[peak]:g} TFLOPs {peak}, "
+                f"{c.device.memory_gib:g} GiB; {c.intra.name} inside, {c.inter.name} between nodes", 18)

@@ -25,6 +25,7 @@ ENGINES: dict[str, tuple[str, dict[str, str]]] = {
     "torchtitan": ("torchtitan", {}),
     "deepspeed": ("deepspeed", {"ninja": "compiles its operators at their first use"}),
     "megatron-core": ("megatron.core", {"transformer-engine": "its default layers, and fp8"}),
+    "accelerate": ("accelerate", {"transformers": "its models"}),
 }
 """Distribution -> the module it has, and the distributions that it works without only in part."""
 PROGRAMS = {"torchrun": "comes with torch", "srun": "Slurm's: --launcher slurm", "sbatch": "Slurm's: --launcher slurm",
@@ -70,7 +71,7 @@ def engines(versions: dict[str, str], importable: set[str]) -> Finding:
     if lacking:
         return Finding("engines", "warn", f"{have}; {'; '.join(lacking.values())}", f"pip install {' '.join(lacking)}", facts)
     others = [name for name in ENGINES if name not in facts]
-    missing = f"to run {' or '.join(others)} as a trial: make engines; forecasts need none" if others else ""
+    missing = f"to run {' or '.join(others)} as a trial: make engines ENGINES=NAME; forecasts need none" if others else ""
     return Finding("engines", "ok", "; ".join(filter(None, (f"our own{', ' * bool(have)}{have}", missing))), facts=facts)
 
 

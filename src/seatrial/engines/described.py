@@ -113,7 +113,7 @@ class Described(Scripted):
 class Deepspeed(Described):
     """A plain script on DeepSpeed, with its own JSON file."""
 
-    beside = ("fsdp2.py",)
+    beside, without_layers = ("fsdp2.py",), True
     applied = (*APPLIED, "zero_stage", "mbs")
 
     def __init__(self) -> None:

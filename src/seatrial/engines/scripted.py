@@ -16,6 +16,7 @@ from __future__ import annotations
 import itertools
 import shlex
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from seatrial import rules
@@ -25,7 +26,7 @@ from seatrial.errors import BadInput, Infeasible
 from seatrial.files import save
 from seatrial.recipe import Recipe
 from seatrial.rules import Violation
-from seatrial.spec import Trial
+from seatrial.spec import Trial, stages_of
 
 
 def driver(name: str) -> str:
@@ -49,6 +50,9 @@ class Scripted(Foreign):
     otherwise: tuple[str, ...] = ()
     """Codes of rules of all engines that it has in another form, among those of `why_not`."""
 
+    without_layers: bool = False
+    """Whether a stage may have the embedding or the head alone, where stages are more than layers."""
+
     def device(self, trial: Trial) -> str:
         return trial.execution.device
 
@@ -68,6 +72,9 @@ class Scripted(Foreign):
         raise NotImplementedError
 
     def can_run(self, trial: Trial) -> None:
+        m, t = trial.model, trial.topology
+        if self.without_layers and t.stage_layers is None and m.layers < t.pp * t.vp:
+            trial = replace(trial, topology=replace(t, stage_layers=stages_of(m, t)))
         everyones = (wrong for wrong in rules.violations(trial) if wrong.code not in self.otherwise)
         for wrong in itertools.chain(everyones, self.why_not(trial)):
             if wrong.level == "error":

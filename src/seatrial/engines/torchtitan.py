@@ -10,7 +10,6 @@ what is left over (distributed/pipeline_parallel.py); any other split is a list 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,7 @@ CONFIG, SPEC = "torchtitan.toml", "seatrial_trial"
 
 class Torchtitan(Scripted):
     name, module, model = "torchtitan", "torchtitan", "fsdp2"
-    otherwise = (GROUPED,)
+    otherwise, without_layers = (GROUPED,), True
     applied = ("tp", "pp", "cp", "gbs", "seq", "hidden", "layers", "heads")
 
     def speaks(self, trial: Trial) -> int:
@@ -49,15 +48,10 @@ class Torchtitan(Scripted):
         about = "# torchtitan 0.2; the model and random tokens are in seatrial_trial.py beside this file (PYTHONPATH=.)\n"
         return {CONFIG: about + tomli_w.dumps(config(trial, recipe)), f"{SPEC}.py": spec(trial)}
 
-    def can_run(self, trial: Trial) -> None:
-        """Its first stage may have the embedding alone, its last the head: what no other engine is asked by default."""
-        m, t = trial.model, trial.topology
-        if t.stage_layers is None and m.layers < t.pp * t.vp:
-            trial = replace(trial, topology=replace(t, stage_layers=stages_of(m, t)))
-        super().can_run(trial)
-
     def needs_gpu(self, trial: Trial) -> str:
         cp = trial.topology.cp
+        if trial.model.mixture:
+            return "torchtitan: experts, whose tokens it counts by torch.histc, which takes whole numbers on GPUs alone"
         return f"torchtitan: CP {cp}: torch divides attention over ranks on GPUs alone; CP 1 would do" if cp > 1 else ""
 
     def why_not(self, trial: Trial) -> Iterator[Violation]:
@@ -89,22 +83,46 @@ class Torchtitan(Scripted):
                             f"at least in each: a multiple of {batch} would do as the batch")
 
 
+def kind(m: Model) -> str:
+    """Which of its models has what this one has: those whose every size is an argument."""
+    return "deepseek_v3" if m.is_latent else "qwen3" if m.mixture else "llama3"
+
+
 def _model(m: Model) -> Iterator[str]:
-    """Its llama3, the one model of its own whose every size is an argument."""
+    its, routed = f"its {kind(m)}", m.mixture
     if not m.rope or m.layernorm or not m.gated:
-        yield "its llama3 has rotary positions, RMSNorm and SwiGLU alone"
-    if m.architecture.biases != "none" or m.normed_qk or m.normed_embedding:
-        yield "its llama3 has no biases, no norm of queries and keys, none after the embedding"
-    if m.experts is not None or m.latent is not None or m.mtp:
-        yield "experts, latent attention or further tokens: its llama3 has none of them"
+        yield f"{its} has rotary positions, RMSNorm and SwiGLU alone"
+    if m.architecture.biases != "none" or m.normed_embedding or (m.normed_qk and not routed):
+        yield f"{its} has no biases, {'' if routed else 'no norm of queries and keys, '}none after the embedding"
     if m.ties:
-        yield "its llama3 does not tie the embeddings; tied = false would do"
-    if m.is_latent or m.sinks or m.has_windows or m.mtp or m.architecture.mlp == "swiglu-clamped":
-        yield "its llama3 has no latent attention, no sinks, no windows, no clamped SwiGLU and no multi-token prediction"
-    if m.yarn and m.rope_factor is not None:
-        yield "its llama3 scales rotary frequencies as Llama 3.1 does, not by YaRN"
-    if m.head_size * m.heads != m.hidden:
-        yield f"heads of {m.head_size}: its llama3 has hidden / heads = {m.hidden // m.heads}"
+        yield f"{its} does not tie the embeddings; tied = false would do"
+    if m.sinks or m.has_windows or m.mtp or m.architecture.mlp == "swiglu-clamped":
+        yield f"{its} has no sinks, no windows, no clamped SwiGLU and no multi-token prediction"
+    if m.is_latent and not routed:
+        yield f"{its} has latent attention with experts alone"
+    if m.rope_factor is not None and (kind(m) == "qwen3" or m.yarn != m.is_latent):
+        yield f"{its} scales rotary frequencies {HOW[kind(m)]}"
+    if m.head_size * m.heads != m.hidden and kind(m) == "llama3":
+        yield f"heads of {m.head_size}: {its} has hidden / heads = {m.hidden // m.heads}"
+    if routed:
+        yield from _experts(m, its)
+
+
+HOW = {"llama3": "as Llama 3.1 does, not by YaRN", "qwen3": "not at all", "deepseek_v3": "by YaRN, not as Llama 3.1 does"}
+
+
+def _experts(m: Model, its: str) -> Iterator[str]:
+    """torchtitan/models/moe/moe.py."""
+    r = m.router
+    if m.expert_every > 1 or (m.dense_layers and not m.is_latent):
+        yield f"{its} has experts in every layer" + (" behind the dense ones" if m.is_latent else "")
+    if r.aux_loss or r.z_loss:
+        yield (f"router.aux_loss {r.aux_loss:g}, z_loss {r.z_loss:g}: it has no loss of balance but a correction; both 0 would "
+               "do")
+    if r.capacity is not None:
+        yield f"router.capacity {r.capacity:g}: its experts take all tokens"
+    if r.limit < r.groups == m.experts:
+        yield f"{r.groups} groups of one expert each; it has groups of two at least"
 
 
 def _layout(t: Topology) -> Iterator[str]:
@@ -118,6 +136,10 @@ def _layout(t: Topology) -> Iterator[str]:
         yield f"shards over {shards(t)} ranks with CP {t.cp}: CP is always a part of what it shards over"
     if t.gradients_group is not None or t.weights_group is not None:
         yield "groups of their own for gradients or weights"
+    if t.ep == 1 and t.expert_tp != t.tp:
+        yield f"ETP {t.expert_tp} with TP {t.tp} and EP 1: without EP its experts are cut as all else; ETP {t.tp} would do"
+    elif t.ep > 1 and (ranks := shards(t) * t.tp) % (t.ep * t.expert_tp):
+        yield f"EP {t.ep} x ETP {t.expert_tp}: its experts are spread over the {ranks} ranks that share one sharded copy"
     if t.schedule not in SCHEDULES:
         yield f"schedule {t.schedule}; it has {', '.join(SCHEDULES)}"
     if t.tp > 1 and not t.sequence_parallel:
@@ -197,13 +219,13 @@ _SPEC = '''"""The model of this trial and random tokens, as torchtitan's TrainSp
 import torch
 from torchtitan.components.loss import build_cross_entropy_loss
 from torchtitan.components.lr_scheduler import build_lr_schedulers
-from torchtitan.components.optimizer import build_optimizers
+from torchtitan.components.optimizer import {optimizers}
 from torchtitan.distributed.pipeline_parallel import pipeline_llm
-from torchtitan.models.llama3 import Transformer, TransformerModelArgs, parallelize_llama
-from torchtitan.models.llama3.model.args import RoPEScalingArgs
+from torchtitan.models.{kind} import {classes}
+from {beside}
 from torchtitan.protocols.train_spec import TrainSpec, register_train_spec
 
-MODEL = TransformerModelArgs({arguments})
+MODEL = {arguments}
 
 
 class Tokens:
@@ -226,24 +248,55 @@ class Tokens:
 
 
 register_train_spec("seatrial", TrainSpec(
-    model_cls=Transformer, model_args={{"trial": MODEL}}, parallelize_fn=parallelize_llama, pipelining_fn=pipeline_llm,
-    build_optimizers_fn=build_optimizers, build_lr_schedulers_fn=build_lr_schedulers, build_dataloader_fn=Tokens,
+    model_cls={model}, model_args={{"trial": MODEL}}, parallelize_fn={parallelize}, pipelining_fn=pipeline_llm,
+    build_optimizers_fn={optimizers}, build_lr_schedulers_fn=build_lr_schedulers, build_dataloader_fn=Tokens,
     build_tokenizer_fn=None, build_loss_fn=build_cross_entropy_loss))
 '''
 
+CLASSES = {"llama3": ("Transformer", "TransformerModelArgs", "parallelize_llama"),
+           "qwen3": ("Qwen3Model", "Qwen3ModelArgs", "parallelize_qwen3"),
+           "deepseek_v3": ("DeepSeekV3Model", "DeepSeekV3ModelArgs", "parallelize_deepseekv3")}
+
 
 def spec(trial: Trial) -> str:
-    m = trial.model
-    usual = int(2 * 4 * m.hidden / 3)  # what it takes for the inner width, before the two arguments that change it
-    scaling = "" if m.rope_factor is None else (
-        f"scaling_factor={m.rope_factor!r}, low_freq_factor={m.rope_low_freq!r}, high_freq_factor={m.rope_high_freq!r}, "
-        f"original_max_position_embeddings={m.rope_original_seq}")
-    if m.rope_factor is None:
-        scaling = "scaling_factor=1.0"
-    arguments = {"dim": m.hidden, "n_layers": m.layers, "n_heads": m.heads, "n_kv_heads": m.kv,
-                 "vocab_size": m.padded_vocab(trial.topology.tp), "multiple_of": m.inner,
-                 "ffn_dim_multiplier": m.inner / usual, "norm_eps": m.norm_eps, "rope_theta": m.rope_theta}
-    text = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
-    return _SPEC.format(arguments=f"{text},\n    rope_scaling_args=RoPEScalingArgs({scaling})", vocab=m.vocab)
+    m, which = trial.model, kind(trial.model)
+    sizes: dict[str, Any] = {"dim": m.hidden, "n_layers": m.layers, "n_heads": m.heads,
+                             "vocab_size": m.padded_vocab(trial.topology.tp), "norm_eps": m.norm_eps,
+                             "rope_theta": m.rope_theta}
+    beside, nested = "torchtitan.models.moe import MoEArgs", {"moe_args": _routing(m)}
+    if which == "qwen3":
+        sizes |= {"n_kv_heads": m.kv, "head_dim": m.head_size, "hidden_dim": m.inner, "qk_norm": m.normed_qk,
+                  "moe_enabled": True, "moe_inter_dim": m.expert_inner}
+    elif which == "deepseek_v3":
+        sizes |= {"inter_dim": m.inner, "moe_inter_dim": m.expert_inner, "n_dense_layers": m.dense_layers,
+                  "q_lora_rank": m.q_rank, "kv_lora_rank": m.kv_rank, "qk_nope_head_dim": m.head_size,
+                  "qk_rope_head_dim": m.rope_dim, "v_head_dim": m.value_dim, "original_seq_len": m.rope_original_seq,
+                  "rope_factor": m.rope_factor or 1.0, "beta_fast": m.rope_beta_fast, "beta_slow": m.rope_beta_slow,
+                  "mscale": m.rope_mscale or 1.0}
+    else:
+        usual = int(2 * 4 * m.hidden / 3)  # what it takes for the inner width, before the two arguments that change it
+        sizes |= {"n_kv_heads": m.kv, "multiple_of": m.inner, "ffn_dim_multiplier": m.inner / usual}
+        scaling = "scaling_factor=1.0" if m.rope_factor is None else (
+            f"scaling_factor={m.rope_factor!r}, low_freq_factor={m.rope_low_freq!r}, high_freq_factor={m.rope_high_freq!r}, "
+            f"original_max_position_embeddings={m.rope_original_seq}")
+        beside = "torchtitan.models.llama3.model.args import RoPEScalingArgs"
+        nested = {"rope_scaling_args": f"RoPEScalingArgs({scaling})"}
+    model, arguments, parallelize = CLASSES[which]
+    text = _arguments(sizes) + "".join(f",\n    {name}={value}" for name, value in nested.items())
+    return _SPEC.format(kind=which, classes=", ".join((model, arguments, parallelize)), beside=beside, model=model,
+                        parallelize=parallelize, arguments=f"{arguments}({text})", vocab=m.vocab,
+                        optimizers="build_optimizers" + "_with_moe_load_balancing" * (m.mixture and m.router.corrected))
 
 
+def _arguments(values: dict[str, Any]) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in values.items())
+
+
+def _routing(m: Model) -> str:
+    r = m.router
+    routing = {"num_experts": m.experts, "num_shared_experts": m.shared, "top_k": m.chosen, "score_func": r.kind,
+               "route_norm": r.normalised, "route_scale": r.scale, "gate_bias": r.bias, "score_before_experts": False,
+               "load_balance_coeff": r.correction}
+    if r.limit < r.groups:
+        routing |= {"num_expert_groups": r.groups, "num_limited_groups": r.limit}
+    return f"MoEArgs({_arguments(routing)})"

@@ -24,11 +24,12 @@ _ALL = ("num_experts_per_tok", "output_router_logits", "router_aux_loss_coef")
 KEYS = {
     "mixtral": (*_ALL, "num_local_experts", "router_jitter_noise"),
     "qwen3_moe": (*_ALL, "num_experts", "num_local_experts", "moe_intermediate_size", "norm_topk_prob", "decoder_sparse_step",
-                  "mlp_only_layers"),
+                  "mlp_only_layers", "use_qk_norm"),
     "deepseek_v3": (*_ALL, "n_routed_experts", "n_shared_experts", "moe_intermediate_size", "first_k_dense_replace",
                     "moe_layer_freq", "n_group", "topk_group", "norm_topk_prob", "routed_scaling_factor", "scoring_func",
                     "topk_method", "q_lora_rank", "kv_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim", "qk_head_dim",
-                    "v_head_dim", "rope_interleave", "num_nextn_predict_layers", "num_mtp_layers", "ep_size"),
+                    "v_head_dim", "rope_interleave", "num_nextn_predict_layers", "num_mtp_layers", "ep_size",
+                    "aux_loss_alpha", "seq_aux"),
     "gpt_oss": (*_ALL, "num_local_experts", "experts_per_token", "initial_context_length", "swiglu_alpha", "swiglu_limit"),
 }  # fmt: skip
 
@@ -57,6 +58,7 @@ def _mixtral(read: Reader) -> dict[str, Any]:
 
 
 def _qwen3(read: Reader) -> dict[str, Any]:
+    read.must("use_qk_norm", True, None)
     dense = read.config.get("mlp_only_layers") or []
     if not isinstance(dense, list) or dense != list(range(len(dense))):
         raise BadInput(f"{read.where}: mlp_only_layers is {shown(dense)}: the engine has dense layers at the start alone, "

@@ -11,6 +11,7 @@ every rank that waits has one of its own to go on by; where the chain closes to 
 from __future__ import annotations
 
 import json
+import linecache
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -32,6 +33,8 @@ ALONE = ("start", "forward", "backward", "weight", "reduce", "optimizer")
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>\S+)')
 _THREAD = re.compile(r"hread (?P<id>0x[0-9a-f]+)[^\n]*\(most recent call first\):\n(?P<frames>(?:  [^\n]*\n?)*)")
 _LIBRARIES = ("/torch/", "/lib/python", "<frozen", "<string>")
+_WAITS = re.compile(r"\.(?:wait|item|tolist|cpu|synchronize)\(")
+"""What a line of somebody's own calls that leaves no frame of torch's: it waits for another rank, or for a device that does."""
 
 Wait = Literal["", "collective", "message", "sent", "tied", "world", "save", "device"]
 """What a rank stands in: code of its own, a counted collective, a message of the stage before, one that nobody takes, the tied
@@ -59,6 +62,10 @@ class Frame:
     @property
     def own(self) -> bool:
         return not any(words in self.file for words in _LIBRARIES)
+
+    @property
+    def waits(self) -> bool:
+        return "/torch/" in self.file or _WAITS.search(linecache.getline(self.file, self.line)) is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -258,9 +265,9 @@ def find_hang(run_dir: Path, t: Topology, *, beats: Mapping[int, Beat], frozen: 
 
 def silent(run_dir: Path, t: Topology, *, frozen: tuple[int, ...] = ()) -> Hang:
     """Of a program that is not ours, and so has no watch: a rank that was stopped, or the one whose main thread is in code of
-    its own while others are inside torch, where they wait for each other."""
+    its own while others are inside torch, where they wait for each other, or wait for what torch does (`request.wait()`)."""
     stacks = {rank: found for rank in range(t.world) if (found := frames(run_dir, rank))}
-    alone = [rank for rank, found in stacks.items() if "/torch/" not in found[0].file]
+    alone = [rank for rank, found in stacks.items() if not found[0].waits]
     rank = frozen[0] if frozen else alone[0] if alone and (len(alone) < len(stacks) or t.world == 1) else None
     where = [] if rank is None else standing_at(run_dir, rank)
     if rank is None:

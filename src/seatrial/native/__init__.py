@@ -8,15 +8,17 @@ NeMo's and accelerate's YAML, the commands of `examples/engines`, or a folder th
 """
 from __future__ import annotations
 
+import functools
 import re
 import tomllib
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from seatrial import plaindata
 from seatrial.errors import BadInput
-from seatrial.native.base import Native
+from seatrial.native.base import Native, near
 from seatrial.spec import Trial
 
 __all__ = ["Native", "WRITERS", "read"]
@@ -24,6 +26,8 @@ __all__ = ["Native", "WRITERS", "read"]
 INSIDE = ("train.slurm", "train.sh", "torchtitan.toml", "nemo.yaml", "accelerate.yaml", "megatron-lm.args",
           "megatron-deepspeed.args", "ds_config.json", "config.json")
 """Looked for in a folder, in this order."""
+WRITTEN = (*INSIDE, "training_args.json", "run.json")
+KINDS = (".sh", ".slurm", ".sbatch", ".toml", ".yaml", ".yml", ".json", ".args")
 MOST = 64 << 20
 
 
@@ -50,7 +54,10 @@ def read(path: Path) -> Native | None:
         inside = next((path / name for name in INSIDE if (path / name).exists()), None)
         if inside is None:
             raise BadInput(f"{path}: a folder without any of {', '.join(INSIDE)}")
-        return read(inside)
+        found = read(inside)
+        others = sorted(other.name for other in path.iterdir() if other.suffix in KINDS and other.name not in WRITTEN)
+        return replace(found, notes=(f"of the folder {inside.name} is read; not {', '.join(others)}: name one of them for it",
+                                     *found.notes)) if found is not None and others else found
     suffix = path.suffix.lower()
     if suffix == ".toml":
         return _of_toml(plaindata.read_toml(path), path)
@@ -74,10 +81,13 @@ def _of_json(data: Any, path: Path) -> Native:
     from seatrial.presets import foreign
 
     if deepspeed.is_config(data):
-        return deepspeed.of_config(data, where=str(path), model=accelerate.beside(path.parent))
+        notes: list[str] = []
+        found = deepspeed.of_config(data, where=str(path), model=accelerate.beside(path.parent, None, notes))
+        return replace(found, notes=(*found.notes, *notes))
     if isinstance(data, Mapping) and "model_type" in data:
-        return Native(format="Hugging Face config.json", tables={"model": foreign.values_of(str(path)) or {}},
-                      notes=("a model alone: --gbs, --tp, --pp and their like say the rest",))
+        model = foreign.values_of(str(path)) or {}
+        return Native(format="Hugging Face config.json", tables={"model": model},
+                      notes=("a model alone: --gbs, --tp, --pp and their like say the rest", *accelerate.longest(model)))
     raise BadInput(f"{path}: neither a DeepSpeed configuration nor a model's config.json; known are {KNOWN}")
 
 
@@ -102,11 +112,12 @@ def _of_text(text: str, path: Path) -> Native | None:
     started = shell.launched(found, text)
     if (engine := described.engine_of(text)) is not None:
         return described.of_command(found, engine, started, where=where, folder=folder)
-    if (run := deepspeed.of_script(found, started, where=where, folder=folder, model=accelerate.beside(folder))) is not None:
+    if (run := deepspeed.of_script(found, started, where=where, folder=folder,
+                                   model=functools.partial(accelerate.beside, folder))) is not None:
         return run
     named = next((flag.values[0] for flag in found if flag.name in ("job.config_file", "config_file") and flag.values), None)
-    if named is not None and (folder / named).exists():
-        return _named(folder / named, found, started, where)
+    if named is not None:
+        return _named(near(folder, named, where), found, started, where)
     try:
         tomllib.loads(text)
     except (ValueError, RecursionError):
@@ -115,21 +126,24 @@ def _of_text(text: str, path: Path) -> Native | None:
 
 
 def _named(path: Path, found: list[Any], started: Any, where: str) -> Native:
-    """The file that a command names, with the options that it puts over torchtitan's."""
-    from seatrial.native import torchtitan
+    """The file that a command names, with the options that it puts over torchtitan's or accelerate's."""
+    from seatrial.native import accelerate, shell, torchtitan
 
-    if path.suffix != ".toml":
-        other = read(path)
-        assert other is not None
-        return other
-    data = plaindata.read_toml(path)
-    for flag in found:
-        table, dot, key = flag.name.partition(".")
-        if dot and flag.name != "job.config_file":
-            value = flag.values[0] if len(flag.values) == 1 else list(flag.values) or True
-            data.setdefault(table, {})[key] = int(value) if isinstance(value, str) and re.fullmatch(r"-?\d+", value) else value
-    world = (started.nodes or 1) * started.procs_per_node if started.procs_per_node else None
-    return torchtitan.of_config(data, where=where, folder=path.parent, world=world)
+    if path.suffix == ".toml":
+        data = plaindata.read_toml(path)
+        for flag in found:
+            table, dot, key = flag.name.partition(".")
+            if dot and flag.name != "job.config_file":
+                value: Any = flag.values[0] if len(flag.values) == 1 else list(flag.values) or True
+                whole = isinstance(value, str) and re.fullmatch(r"-?\d{1,18}", value)
+                data.setdefault(table, {})[key] = int(value) if whole else value
+        world = (started.nodes or 1) * started.procs_per_node if started.procs_per_node else None
+        return torchtitan.of_config(data, where=where, folder=path.parent, world=world)
+    if path.suffix in (".yaml", ".yml") and accelerate.is_yaml(yaml := _yaml(path)):
+        given = {flag.name: flag.values[0] if flag.values else True for flag in shell.of_program(found)}
+        given |= {"num_processes": started.processes} if started.processes is not None else {}
+        return accelerate.of_yaml(yaml, where=where, folder=path.parent, given=given)
+    raise BadInput(f"{where}: it names {path.name}, which is neither torchtitan's TOML nor accelerate's YAML")
 
 
 def _yaml(path: Path) -> Mapping[str, Any]:

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from seatrial.errors import BadInput
 from seatrial.huggingface import hfconfig
 from seatrial.native import deepspeed
-from seatrial.native.base import Native, data_parallel
+from seatrial.native.base import Native, data_parallel, near
 from seatrial.native.told import Told
+from seatrial.native.trainer import Options
 from seatrial.plaindata import read_json
 from seatrial.presets import foreign
 from seatrial.spec import Trial
@@ -26,10 +28,13 @@ FILE, ARGUMENTS = "accelerate.yaml", "training_args.json"
 ROTATES = {"ring": "alltoall", "gather": "allgather"}
 PRECISIONS = {"fp32": "no", "bf16": "bf16", "fp16": "fp16"}
 NEUTRAL = frozenset("""
-    compute_environment debug downcast_bf16 enable_cpu_affinity machine_rank main_training_function main_process_ip
+    compute_environment config_name debug dynamo_config.dynamo_mode downcast_bf16 enable_cpu_affinity machine_rank
+    main_training_function main_process_ip
     main_process_port rdzv_backend same_network tpu_env tpu_use_cluster tpu_use_sudo gpu_ids num_machines
     deepspeed_multinode_launcher mpirun_config use_cpu
 """.split())
+OVER = ("num_processes", "num_machines", "mixed_precision")
+"""Options of `accelerate launch` that its file has too."""
 NEUTRAL_FSDP = frozenset("""
     fsdp_auto_wrap_policy fsdp_transformer_layer_cls_to_wrap fsdp_state_dict_type fsdp_backward_prefetch
     fsdp_backward_prefetch_policy fsdp_cpu_ram_efficient_loading fsdp_forward_prefetch fsdp_sync_module_states
@@ -111,37 +116,38 @@ def is_yaml(data: Mapping[str, Any]) -> bool:
     return "distributed_type" in data
 
 
-def of_yaml(data: Mapping[str, Any], *, where: str, folder: Path) -> Native:
-    told, notes = Told(data, where), list[str]()
+def of_yaml(data: Mapping[str, Any], *, where: str, folder: Path, given: Mapping[str, Any] | None = None) -> Native:
+    """`given`: options of the command that names the file, which go over it and over the Trainer's arguments beside it."""
+    given, notes = dict(given or {}), list[str]()
+    told = Told({**data, **{key: given.pop(key) for key in OVER if key in given}}, where)
     kind, world = told.get("distributed_type"), told.whole("num_processes")
-    arguments = _arguments(folder, notes)
-    model = beside(folder, arguments.whole("block_size", "max_seq_length", "max_length"))
+    options = _options(folder, given, notes)
+    model = beside(folder, options.seq, notes)
     if kind == "DEEPSPEED":
-        read = _by_deepspeed(told, folder, where, world)
-        return Native(format="accelerate YAML (DeepSpeed)", unread=read.unread, notes=(*read.notes, *notes),
-                      tables=read.tables | ({"model": model} if model is not None else {}))
+        read = _by_deepspeed(told, folder, where, world, options, model)
+        told.neutral(NEUTRAL)
+        return replace(read, format="accelerate YAML (DeepSpeed)", unread=(*read.unread, *told.left(), *options.left()),
+                       notes=(*read.notes, *notes))
     if kind not in ("FSDP", "MULTI_GPU", "MULTI_CPU", "NO", "MULTI_XPU", "MULTI_HPU"):
         raise BadInput(f"{where}: distributed_type {kind}: FSDP, DEEPSPEED, MULTI_GPU and NO are known here")
     par, fsdp = told.table("parallelism_config"), told.table("fsdp_config")
     tp, cp = par.whole("parallelism_config_tp_size") or 1, par.whole("parallelism_config_cp_size") or 1
-    layout: dict[str, Any] = {"tp": tp, "cp": cp, "sequence_parallel": False,
-                              "mbs": arguments.whole("per_device_train_batch_size") or 1}
+    layout: dict[str, Any] = {"tp": tp, "cp": cp, "sequence_parallel": False}
+    layout |= {} if options.mbs is None else {"mbs": options.mbs}
     layout |= data_parallel(where, world, tp * cp, said=None, product=f"TP {tp} x CP {cp}")
     if cp > 1:
         layout["cp_kind"] = par.word("parallelism_config_cp_comm_strategy",
                                      {theirs: ours for ours, theirs in ROTATES.items()}, "gather")
     layout |= _sharding(fsdp, par, layout, cp, where, notes) if kind == "FSDP" else {"zero": 0}
     layout["precision"] = told.word("mixed_precision", {"no": "fp32", "bf16": "bf16", "fp16": "fp16", "fp8": "fp8"}, "fp32")
-    checkpointed = (fsdp.on("fsdp_activation_checkpointing"), arguments.on("gradient_checkpointing"))
-    layout["recompute"] = "full" if any(checkpointed) else "none"
-    steps = arguments.whole("gradient_accumulation_steps") or 1
-    batch = {"gbs": layout["mbs"] * steps * layout["dp"]} if "dp" in layout and arguments.values else {}
-    execution = {"compile": True} if arguments.on("torch_compile") or told.table("dynamo_config").get("dynamo_backend") else {}
+    layout["recompute"] = "full" if fsdp.on("fsdp_activation_checkpointing") else options.recompute
+    batch = {"gbs": options.mbs * (options.steps or 1) * layout["dp"]} if "dp" in layout and options.mbs is not None else {}
+    execution = {"compile": True} if told.table("dynamo_config").get("dynamo_backend") or options.compiled else {}
     fsdp.neutral(NEUTRAL_FSDP)
     told.neutral(NEUTRAL)
     old = kind == "FSDP" and fsdp.values.get("fsdp_version", 1) == 1
-    return Native(format="accelerate YAML", unread=tuple(told.left()), notes=tuple(notes), tables={
-        "engine": "fsdp1" if old else "fsdp2", "topology": layout, "batch": batch,
+    return Native(format="accelerate YAML", unread=(*told.left(), *options.left()), notes=tuple(notes), tables={
+        "engine": "fsdp1" if old else "accelerate", "topology": layout, "batch": batch,
         **({"model": model} if model is not None else {}), **({"execution": execution} if execution else {})})  # fmt: skip
 
 
@@ -170,31 +176,44 @@ def _sharding(fsdp: Told, par: Told, layout: Mapping[str, Any], cp: int, where: 
     return {"zero": zero, **({"zero_group": dp // replicas * cp} if dp is not None and replicas > 1 else {})}
 
 
-def _by_deepspeed(told: Told, folder: Path, where: str, world: int | None) -> Native:
+def _by_deepspeed(told: Told, folder: Path, where: str, world: int | None, options: Options,
+                  model: Mapping[str, Any] | None) -> Native:
     table = told.table("deepspeed_config")
+    table.neutral(("gradient_clipping", "zero3_init_flag", "zero3_save_16bit_model", "deepspeed_multinode_launcher"))
     if isinstance(name := table.get("deepspeed_config_file"), str):
-        path = folder / name
-        return deepspeed.of_config(deepspeed.config_of(path), where=str(path), dp=world)
-    config = {"zero_optimization": {"stage": table.whole("zero_stage", least=0) or 0},
+        path = near(folder, name, where)
+        return deepspeed.filled(deepspeed.config_of(path), options, where=str(path), dp=world, model=model)
+    moved = {f"offload_{what}": {"device": device} for what in ("optimizer", "param")
+             if (device := table.get(f"offload_{what}_device")) is not None}
+    config = {"zero_optimization": {"stage": table.whole("zero_stage", least=0) or 0, **moved},
               "gradient_accumulation_steps": table.whole("gradient_accumulation_steps"),
               str(told.get("mixed_precision")): {"enabled": True}}
-    return deepspeed.of_config({key: value for key, value in config.items() if value is not None and key != "no"},
-                               where=where, dp=world)
+    return deepspeed.filled({key: value for key, value in config.items() if value is not None and key not in ("no", "None")},
+                            options, where=where, dp=world, model=model)
 
 
-def _arguments(folder: Path, notes: list[str]) -> Told:
+def _options(folder: Path, given: Mapping[str, Any], notes: list[str]) -> Options:
     path = folder / ARGUMENTS
-    if path.exists():
-        data = read_json(path)
-        if isinstance(data, Mapping):
-            return Told(data, str(path))
-    notes.append(f"micro-batch and batch are the script's: --mbs and --gbs say them, or {ARGUMENTS} beside it")
-    return Told({}, str(path))
+    data = read_json(path) if path.exists() else {}
+    found = Options({**(data if isinstance(data, Mapping) else {}), **given}, str(path))
+    if found.mbs is None:
+        notes.append(f"micro-batch and batch are the script's: --mbs and --gbs say them, or {ARGUMENTS} beside it")
+    return found
 
 
-def beside(folder: Path, seq: int | None = None) -> dict[str, Any] | None:
+def beside(folder: Path, seq: int | None = None, notes: list[str] | None = None) -> dict[str, Any] | None:
     """The model of a config.json in the same folder; a file there that is none of a model is no error."""
     path = folder / foreign.CONFIG
     if not path.exists() or not isinstance(data := read_json(path), Mapping) or "model_type" not in data:
         return None
-    return foreign.values_of(str(path), seq=seq)
+    found = foreign.values_of(str(path), seq=seq)
+    if found is not None and seq is None and notes is not None:
+        notes += longest(found)
+    return found
+
+
+def longest(model: Mapping[str, Any]) -> list[str]:
+    """What is said of a sequence that nobody chose: with learned positions the model has no other."""
+    return [] if model.get("positions", model.get("family", "gpt2")) in ("learned", "gpt2") else [
+        f"sequences of {model['seq']}, the longest that config.json names, since nothing else is said: --set model.seq=2048 "
+        "says what is trained with"]

@@ -7,13 +7,16 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from seatrial.errors import BadInput
 from seatrial.spec import FAMILIES, divisors_near
 
+MOST_STAGES = 10_000
 SHOWN = 20
 """Keys named of a file that gives all of them, with their defaults."""
 
@@ -37,6 +40,23 @@ class Native:
             named = self.unread[:SHOWN] if self.brief else self.unread
             more = f" and {len(self.unread) - len(named)} more" if len(named) < len(self.unread) else ""
             yield f"not understood, and not in the forecast: {', '.join(named)}{more}"
+
+
+def beside(folder: Path, named: str) -> Path | None:
+    """The file that a command names: as it says from its own folder, or beside it."""
+    return next((place for place in (folder / named, folder / Path(named).name) if os.path.isfile(place)), None)
+
+
+def near(folder: Path, named: str, where: str) -> Path:
+    """The same; BadInput where it is not there."""
+    if (found := beside(folder, named)) is None:
+        raise BadInput(f"{where}: it names {named[:200]}, which is not beside it")
+    return found
+
+
+def enough(where: str, layers: int, stages: int) -> None:
+    if stages > min(layers + 2, MOST_STAGES):
+        raise BadInput(f"{where}: {stages} pipeline stages for {layers} layers")
 
 
 def data_parallel(where: str, world: int | None, others: int, *, said: int | None, product: str) -> dict[str, int]:

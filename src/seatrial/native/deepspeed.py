@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from seatrial.errors import BadInput
 from seatrial.native import shell
-from seatrial.native.base import Native
+from seatrial.native.base import Native, near
 from seatrial.native.told import Told
+from seatrial.native.trainer import Options
 from seatrial.plaindata import parse_json, read_json
 
 MARKS = ("train_batch_size", "train_micro_batch_size_per_gpu", "zero_optimization", "gradient_accumulation_steps")
@@ -49,10 +50,12 @@ def config_of(path: Path) -> Mapping[str, Any]:
 
 
 def written_in(text: str) -> Mapping[str, Any] | None:
-    """The configuration that a script writes itself: the first object in it that is one."""
-    for found in re.finditer(r"\{", text):
+    """The configuration that a script writes itself: the first object in it that is one, with the script's variables."""
+    known = shell.variables(text) if "{" in text else {}
+    for found in re.finditer(r'(?<!\$)\{\s*"', text):
+        there = text[found.start() : found.start() + shell.LONGEST // 2]
         try:
-            data, _ = json.JSONDecoder().raw_decode(text[found.start() : found.start() + 100_000])
+            data, _ = json.JSONDecoder().raw_decode(shell.put_in(there, known))
         except ValueError:
             continue
         if is_config(data):
@@ -65,7 +68,8 @@ def of_config(config: Mapping[str, Any], *, where: str, dp: int | None = None,
     """`dp`: what is known of the processes. What the Trainer fills in ("auto") is left out and said."""
     open_values = [key for key in ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
                    if config.get(key) == "auto"]
-    told = Told({key: None if value == "auto" else value for key, value in config.items()}, where)
+    told = Told({key: None if value == "auto" else value for key, value in config.items()} | (
+        {"zero_optimization": {"stage": 1}} if config.get("zero_optimization") is True else {}), where)  # as until 2020
     notes = [f"{key} is auto: the Trainer's arguments say it, and --mbs or --gbs here" for key in open_values]
     mbs, gbs = told.whole("train_micro_batch_size_per_gpu"), told.whole("train_batch_size")
     steps = told.whole("gradient_accumulation_steps")
@@ -80,7 +84,10 @@ def of_config(config: Mapping[str, Any], *, where: str, dp: int | None = None,
     if (shards := zero.get("mics_shard_size")) is not None and shards != -1:
         layout["zero_group"] = zero.whole("mics_shard_size")
     if (weights := zero.get("zero_hpz_partition_size")) is not None and weights != 1:
-        layout["weights_group"] = zero.whole("zero_hpz_partition_size")
+        if stage == 3:
+            layout["weights_group"] = zero.whole("zero_hpz_partition_size")
+        else:
+            notes.append(f"zero_optimization.zero_hpz_partition_size {weights}: nothing to do at stage {stage}")
     layout["precision"] = _precision(told, where)
     parallel = told.table("tensor_parallel")
     tp = parallel.whole("autotp_size")
@@ -102,6 +109,8 @@ def of_config(config: Mapping[str, Any], *, where: str, dp: int | None = None,
     if dp is not None:
         layout["dp"] = dp
     layout |= {} if mbs is None else {"mbs": mbs}
+    if gbs is None and "train_batch_size" not in open_values:
+        notes.append(f"the batch is micro-batch {mbs or 1} x {steps or 1} steps x DP: --gbs says it")
     told.neutral(NEUTRAL)
     told.neutral(path for path in told.left() if path.split(".")[0] in NEUTRAL)
     return Native(format="DeepSpeed JSON", notes=tuple(notes), unread=tuple(told.left()), tables={
@@ -112,37 +121,41 @@ def of_config(config: Mapping[str, Any], *, where: str, dp: int | None = None,
 
 AUTO = {"train_micro_batch_size_per_gpu": "per_device_train_batch_size",
         "gradient_accumulation_steps": "gradient_accumulation_steps"}
-"""What the Trainer fills in -> the option of its script."""
-OF_SCRIPT = re.compile(r"""(
-    learning_rate|lr|warmup|weight_decay|adam|max_grad_norm|num_train_epochs|max_steps|seed|output|overwrite|logging|save|eval
-    |report_to|run_name|dataset|data|train_file|validation_file|tokenizer|model_name|config_name|do_|ddp_|preprocessing|local_rank
-    |trust_remote_code|use_fast|cache_dir)""", re.X)
-"""Options of such scripts that change neither batch nor layout."""
+"""What the Trainer fills in -> its option."""
 
 
 def of_script(found: Sequence[shell.Flag], started: shell.Started, *, where: str, folder: Path,
-              model: Mapping[str, Any] | None) -> Native | None:
+              model: Callable[[int | None], Mapping[str, Any] | None]) -> Native | None:
     """A command that names a DeepSpeed file beside it, whose "auto" its own options fill in; None where it names none."""
-    given = {flag.name: flag for flag in found if flag.name not in shell.OF_LAUNCHER}
+    given = {flag.name: flag for flag in shell.of_program(found)}
     named = next((given[name].values[0] for name in ("deepspeed_config",
                                                      "deepspeed") if name in given and given[name].values), None)
-    if named is None or not (folder / named).exists():
+    if named is None:
         return None
-    config = dict(config_of(folder / named))
-    for key, option in AUTO.items():
-        if config.get(key) in (None, "auto") and option in given:
-            config[key] = shell.one(given[option], where)
-    for name in ("fp16", "bf16"):
-        if isinstance(table := config.get(name), Mapping) and table.get("enabled") == "auto":
-            config[name] = {"enabled": name in given and given[name].values[:1] in ((), ("True",), ("true",))}
+    options = Options({name: flag.values[0] if flag.values else True for name, flag in given.items()}, where)
+    options.neutral(("deepspeed", "deepspeed_config"))
     world = (started.nodes or 1) * started.procs_per_node if started.procs_per_node else None
+    read = filled(config_of(near(folder, named, where)), options, where=where, dp=world, model=model(options.seq))
+    return replace(read, format="DeepSpeed JSON with its command",
+                   unread=(*read.unread, *(given[name].written for name in options.left())))
+
+
+def filled(config: Mapping[str, Any], options: Options, *, where: str, dp: int | None,
+           model: Mapping[str, Any] | None) -> Native:
+    """With the Trainer's options for what the file leaves to them."""
+    config = dict(config)
+    for key, size in zip(AUTO, (options.mbs, options.steps)):
+        if config.get(key) in (None, "auto") and size is not None:
+            config[key] = size
+    for name in ("fp16", "bf16"):
+        if isinstance(table := config.get(name), Mapping) and table.get("enabled") == "auto" and options.values:
+            config[name] = {"enabled": options.half == name}
     sizes = [config.get(key) for key in AUTO]
-    if config.get("train_batch_size") in (None, "auto") and world and all(str(size).isdecimal() for size in sizes):
-        config["train_batch_size"] = world * int(str(sizes[0])) * int(str(sizes[1]))
-    read = of_config(config, where=where, dp=world, model=model)
-    known = {"deepspeed", "deepspeed_config", "fp16", "bf16", *AUTO.values()}
-    left = (flag.written for name, flag in given.items() if name not in known and not OF_SCRIPT.match(name))
-    return replace(read, format="DeepSpeed JSON with its command", unread=(*read.unread, *left))
+    if config.get("train_batch_size") in (None, "auto") and dp and all(isinstance(size, int) for size in sizes):
+        config["train_batch_size"] = dp * sizes[0] * sizes[1]  # type: ignore[operator]
+    read = of_config(config, where=where, dp=dp, model=model)
+    more = {"topology": read.tables["topology"] | ({"recompute": "full"} if options.recompute == "full" else {})}
+    return replace(read, tables=read.tables | more | ({"execution": {"compile": True}} if options.compiled else {}))
 
 
 def _precision(told: Told, where: str) -> str:

@@ -13,11 +13,12 @@ from seatrial import shipped
 from seatrial.columns import BY_FIELD
 from seatrial.errors import BadInput
 from seatrial.native import deepspeed, shell
-from seatrial.native.base import Native, data_parallel, shaped
+from seatrial.native.base import Native, data_parallel, near, shaped
 from seatrial.native.told import Told
 from seatrial.plaindata import read_toml
 
-SCRIPTS = {"fsdp2.py": "fsdp2", "ds_train.py": "deepspeed", "mcore_train.py": "megatron-core"}
+SCRIPTS = {"fsdp2.py": "fsdp2", "ds_train.py": "deepspeed", "mcore_train.py": "megatron-core",
+           "accelerate_train.py": "accelerate"}
 """Script that the command names -> its engine among the examples."""
 CHOICES = ("norm", "positions", "mlp")
 UNSAID = frozenset("""
@@ -33,7 +34,7 @@ def of_command(found: list[shell.Flag], engine: str, started: shell.Started, *, 
     argv = read_toml(shipped.example(f"engines/{engine}.toml"))["command"]["argv"]
     words = {flag[2:].replace("-", "_"): word[1:-1] for flag, word in itertools.pairwise(argv)
              if flag.startswith("--") and re.fullmatch(r"\{\w+\}", word)}
-    given = {flag.name: shell.one(flag, where) for flag in found if flag.name not in shell.OF_LAUNCHER}
+    given = {flag.name: shell.one(flag, where) for flag in shell.of_program(found)}
     told = Told({words.get(name, name): value for name, value in given.items()}, where)
     tables: dict[str, dict[str, Any]] = {"model": {}, "topology": {}, "batch": {}, "execution": {}}
     for word in dict.fromkeys(words.values()):
@@ -58,9 +59,7 @@ def of_command(found: list[shell.Flag], engine: str, started: shell.Started, *, 
     layout |= data_parallel(where, world, others, said=None, product=f"TP {layout.get('tp', 1)} x PP {layout.get('pp', 1)}")
     notes, unread = [], [name for name in told.left() if name != "config"]
     if (config := told.get("config")) is not None:
-        path = folder / Path(str(config)).name
-        if not path.exists():
-            raise BadInput(f"{where}: --config {config}: not beside it")
+        path = near(folder, str(config), where)
         read = deepspeed.of_config(deepspeed.config_of(path), where=str(path), dp=layout.get("dp"))
         for table, name in (("topology", "mbs"), ("batch", "gbs")):
             said, other = tables[table].get(name), read.tables[table].get(name)

@@ -18,8 +18,8 @@ from typing import Any
 from seatrial import stages
 from seatrial.errors import BadInput
 from seatrial.native import deepspeed, shell
-from seatrial.native.base import Native, data_parallel, shaped
-from seatrial.native.told import Told
+from seatrial.native.base import Native, beside, data_parallel, enough, shaped
+from seatrial.native.told import Told, counted
 from seatrial.plan.emit import COMM_TYPES
 from seatrial.plan.emit_experts import BALANCES
 from seatrial.spec import round_up, stage_split
@@ -43,11 +43,13 @@ NEUTRAL = re.compile(r"""(?:
     |bias_\w+_fusion|rope_fusion|gradient_accumulation_fusion|cross_entropy\w*|persist_layer_norm|deterministic_mode|use_te\w*
     |params_dtype|accumulate_allreduce_grads_in_fp32|batch_p2p_\w+|overlap_p2p\w*
     |align_param_gather|align_grad_reduce|ddp_\w+|use_ring_exchange_p2p|variable_seq_lengths|moe_grouped_gemm|moe_permute_fusion
-    |moe_router_dtype|moe_shared_expert_overlap|moe_per_layer_logging|moe_pad\w*|group_query_attention|max_position_embeddings
+    |moe_router_dtype|moe_shared_expert_overlap|moe_per_layer_logging|moe_pad\w*|moe_token_drop_policy|moe_enable_deepep
+    |moe_flex_dispatcher_backend|moe_(deepep|hybridep)_num_sms|moe_router_fusion|group_query_attention|max_position_embeddings
     |use_rotary_position_embeddings|tokens_to_keep|untie_\w+|deepspeed(?:_activation_checkpointing)?|onnx_safe|squad\w*
-    |standalone|loss_scale_window|recompute_(?:method|num_layers)|fp8_(?:recipe|amax\w*|interval|margin|wgrad|param_gather)
-    |attention_backend|make_vocab_size_divisible_by|nccl_\w+|high_priority\w*|enable_gloo\w*|fp32_residual\w*|start_weight\w*
-    |end_weight\w*|rotary_percent|rotary_interleaved|head_lr_mult|mscale\w*
+    |standalone|loss_scale_window|recompute_(?:method|num_layers)|fp8_(?:recipe|amax\w*|interval|margin|wgrad)
+    |attention_backend|make_vocab_size_divisible_by|nccl_\w+|high_priority\w*|enable_gloo\w*|start_weight\w*
+    |end_weight\w*|DDP_impl|kill_switch_path|sync_tp_duplicated\w*|abort_on_unmet\w*|pipeline_dtype|grad_reduce_in_fp32
+    |average_in_collective|rotary_percent|rotary_interleaved|head_lr_mult|mscale\w*
 )\Z""", re.X)
 """What changes neither the model's size nor its layout: the optimizer's numbers, data, checkpoints, logs, fusions."""
 
@@ -60,20 +62,14 @@ def of_text(text: str, *, where: str, folder: Path) -> Native:
     world = started.nodes * started.procs_per_node if started.nodes and started.procs_per_node else None
     values: dict[str, Any] = {}
     notes, written = [], {flag.name: flag.written for flag in found}
-    for flag in found:
-        if flag.name in shell.OF_LAUNCHER:
-            continue
+    for flag in shell.of_program(found):
         value: Any = True if not flag.values else flag.values[0] if len(flag.values) == 1 else list(flag.values)
         if flag.name in values and values[flag.name] != value:
             notes.append(f"{flag.written} stands there twice, with {values[flag.name]} and {value}: the last one holds")
         values[flag.name] = value
     if not values:
         raise BadInput(f"{where}: no flags of Megatron in it")
-    if unset := [f"{name} {value}" for name, value in values.items() if "$" in str(value) and not NEUTRAL.match(name)]:
-        raise BadInput(f"{where}: {', '.join(unset[:4])}: the file does not set what stands there; put the numbers in their "
-                       f"place")
-    values = {name: value for name, value in values.items() if "$" not in str(value)}
-    read = of_values(values, where=where, world=world, notes=notes, config=_deepspeed(text, values, folder, where))
+    read = of_values(values, where=where, world=world, notes=notes, config=_deepspeed(text, values, folder, notes))
     return replace(read, unread=tuple(written.get(name, name) for name in read.unread))
 
 
@@ -84,10 +80,11 @@ def _of_block(text: str, where: str) -> Native:
     if (end := re.search(r"^-+ end of arguments -+\s*$", block, re.M)) is not None:
         block = block[: end.start()]
     values = {found["key"]: _literal(found["value"]) for found in _PRINTED.finditer(block)}
-    if values.get("vocab_size") is None and (size := re.search(r"padded vocab \(size: (\d+)\).*?\(new size: (\d+)\)", text)):
+    size = re.search(r"padded vocab \(size: (\d{1,12})\).*?\(new size: (\d{1,12})\)", text)
+    if values.get("vocab_size") is None and size is not None:
         values |= {"vocab_size": int(size[1]), "padded_vocab_size": int(size[2])}
     world = values.pop("world_size", None)
-    started = re.search(r"using world size: (\d+)", text)
+    started = re.search(r"using world size: (\d{1,12})", text)
     world = world if isinstance(world, int) else int(started[1]) if started else None
     return of_values(values, where=where, world=world, printed=True)
 
@@ -99,14 +96,17 @@ def _literal(text: str) -> Any:
         return text
 
 
-def _deepspeed(text: str, values: Mapping[str, Any], folder: Path, where: str) -> Mapping[str, Any] | None:
+def _deepspeed(text: str, values: Mapping[str, Any], folder: Path, notes: list[str]) -> Mapping[str, Any] | None:
     """The DeepSpeed file that the flags name: beside it, or written by the script itself."""
     name = values.get("deepspeed_config")
     if not isinstance(name, str):
         return None
     if (inline := deepspeed.written_in(text)) is not None:
         return inline
-    return deepspeed.config_of(folder / name) if (folder / name).exists() else None
+    if (path := beside(folder, name)) is not None:
+        return deepspeed.config_of(path)
+    notes.append(f"{name} is neither beside it nor written by it: ZeRO is what --zero-stage says")
+    return None
 
 
 def of_values(values: Mapping[str, Any], *, where: str, world: int | None = None, notes: list[str] | None = None,
@@ -114,14 +114,18 @@ def of_values(values: Mapping[str, Any], *, where: str, world: int | None = None
     """`printed`: a block that has every argument with its default. `config`: DeepSpeed's."""
     told, notes = Told(values, where), list(notes or [])
     model = _model(told, notes)
-    layout, batch = _layout(told, notes, model, world), _batch(told)
+    layout = _layout(told, notes, model, world)
+    batch = _batch(told, notes, layout)
     theirs = told.has("deepspeed") or told.has("zero_stage")
     if theirs:
         layout |= _by_deepspeed(told, config, layout, batch, where)
-    model |= _vocabulary(told, notes, model.get("vocab"), layout["tp"])
     if layers := model.get("layers"):
         layout |= _stages(told, layers, layout)
-    if dropout := [name for name in ("attention_dropout", "hidden_dropout") if told.figure(name) or not told.has(name)]:
+        model |= _vocabulary(told, notes, model.get("vocab"), layout["tp"])
+    else:
+        notes.append("no num_layers, so no model: --model says it")
+    dropout = [name for name in ("attention_dropout", "hidden_dropout") if told.figure(name) or layers and not told.has(name)]
+    if dropout:
         notes.append(f"{' and '.join(dropout)} on, 0.1 where nothing is said: forecasts and trials have none")
     for key in ("main_grads_dtype", "main_params_dtype", "exp_avg_dtype", "exp_avg_sq_dtype"):
         if not (kept := str(told.get(key) or "fp32")).endswith(("fp32", "float32")):
@@ -130,21 +134,20 @@ def of_values(values: Mapping[str, Any], *, where: str, world: int | None = None
     left = [name for name in told.left() if not NEUTRAL.match(name)]
     return Native(
         format=format or ("Megatron-DeepSpeed flags" if theirs else "Megatron-LM flags"),
-        tables={"engine": "megatron-deepspeed" if theirs else "megatron-core", "model": model, "topology": layout,
-                "batch": batch, **({"execution": execution} if execution else {})},
+        tables={"engine": "megatron-deepspeed" if theirs else "megatron-core", "topology": layout, "batch": batch,
+                **({"model": model} if layers else {}), **({"execution": execution} if execution else {})},
         unread=tuple(left), notes=tuple(notes), brief=printed)
 
 
 def _vocabulary(told: Told, notes: list[str], vocab: int | None, tp: int) -> dict[str, Any]:
     """The rows that are stored, where they are not the next multiple of 128 x TP."""
-    each, stored = told.whole("make_vocab_size_divisible_by") or 128, told.whole("padded_vocab_size")
-    asked = told.whole("pad_vocab_size_to")
+    each, stored = told.whole("make_vocab_size_divisible_by") or 128, told.whole("pad_vocab_size_to", "padded_vocab_size")
     if vocab is None and stored is not None:
         return {"vocab": stored, "pad_vocab_to": stored}
     if vocab is None:
         notes.append("the vocabulary is the tokenizer's and not in it: --set model.vocab=50257 says it")
-        return {} if asked is None else {"pad_vocab_to": asked}
-    padded = asked or stored or round_up(vocab, each * tp)
+        return {}
+    padded = stored or round_up(vocab, each * tp)
     return {} if padded == round_up(vocab, 128 * tp) else {"pad_vocab_to": padded}
 
 
@@ -163,13 +166,14 @@ def _model(told: Told, notes: list[str]) -> dict[str, Any]:
     groups = told.whole("num_query_groups")
     if groups is not None and (grouped or grouped is None) and groups != m.get("heads"):
         m["kv_heads"] = groups
-    size = told.whole("kv_channels", "qk_head_dim")
+    latent, size = _latent(told), told.whole("kv_channels")
+    if latent is not None:
+        size = told.whole("qk_head_dim") or 128
     if size is not None and hidden and size * m.get("heads", 0) != hidden:
         m["head_dim"] = size
     biased = not (told.on("disable_bias_linear") or told.switch("add_bias_linear") is False)
     positions = told.word("position_embedding_type", {"learned_absolute": "learned", "rope": "rope", "alibi": "alibi",
                                                       "rotary": "rope", "absolute": "learned", "yarn": "rope"}, "learned")
-    latent = _latent(told)
     qk_norm = told.on("qk_layernorm") and latent is None
     m |= shaped(norm=told.word("normalization", {"LayerNorm": "layernorm", "RMSNorm": "rmsnorm"}, "layernorm"),
                 positions="rope" if told.on("use_rotary_position_embeddings") else positions,
@@ -215,7 +219,7 @@ def _experts(told: Told, layers: int | None, ffn: int | None) -> dict[str, Any]:
         found["shared_experts"] = shared // inner
     found |= _which_layers(told, layers)
     softmax = told.word("moe_router_score_function", {"softmax": "softmax", "sigmoid": "sigmoid"}, "softmax") == "softmax"
-    balance = told.get("moe_router_load_balancing_type") or "aux_loss"
+    balance = str(told.get("moe_router_load_balancing_type") or "aux_loss")
     aux, capacity = told.figure("moe_aux_loss_coeff") or 0.0, told.figure("moe_expert_capacity_factor")
     groups, limit = told.whole("moe_router_num_groups"), told.whole("moe_router_group_topk")
     router: dict[str, Any] = {
@@ -230,7 +234,7 @@ def _experts(told: Told, layers: int | None, ffn: int | None) -> dict[str, Any]:
         if balance not in TOKENS:
             raise BadInput(f"{told.where}: moe_router_load_balancing_type {balance}: {', '.join((*TOKENS, 'none'))} are known "
                            f"here")
-        router |= {"aux_loss": aux, "over": TOKENS[str(balance)]}
+        router |= {"aux_loss": aux, "over": TOKENS[balance]}
     elif capacity is not None:
         router["over"] = "rank"
     return found | {"router": {name: value for name, value in router.items() if value is not None}}
@@ -241,8 +245,8 @@ def _which_layers(told: Told, layers: int | None) -> dict[str, Any]:
     said = told.get("moe_layer_freq")
     if said is None:
         return {}
-    if str(said).isdecimal():
-        return {} if int(said) == 1 else {"expert_every": int(said)}
+    if (every := counted(said)) is not None:
+        return {} if every == 1 else {"expert_every": every}
     places = said if isinstance(said, list) else _pattern(str(said))
     if places is None or layers is not None and len(places) != layers:
         raise BadInput(f"{told.where}: moe_layer_freq {str(said)[:60]!r}: expected a number, or a 0 or 1 for each of {layers} "
@@ -275,10 +279,10 @@ def _layout(told: Told, notes: list[str], model: Mapping[str, Any], world: int |
     others = t["tp"] * t["pp"] * t["cp"]
     t |= data_parallel(told.where, world, others, said=told.whole("data_parallel_size"),
                        product=f"TP {t['tp']} x PP {t['pp']} x CP {t['cp']}")
-    if told.on("fp16") and told.on("bf16"):
+    half = [name for name in ("fp16", "bf16") if told.on(name)]
+    if len(half) > 1:
         raise BadInput(f"{told.where}: fp16 and bf16 at once; Megatron takes one")
-    fp8 = told.get("fp8_format", "fp8") is not None
-    t["precision"] = "fp8" if fp8 else "bf16" if told.on("bf16") else "fp16" if told.on("fp16") else "fp32"
+    t["precision"] = "fp8" if told.get("fp8_format", "fp8") is not None else half[0] if half else "fp32"
     t["sequence_parallel"] = told.on("sequence_parallel")
     if told.on("use_megatron_fsdp", "use_custom_fsdp") or told.has("zero_stage"):
         t["zero"] = told.word("data_parallel_sharding_strategy", SHARDING, 0)
@@ -312,7 +316,8 @@ def _kind(told: Told) -> str:
 
 
 def _recompute(told: Told, notes: list[str], model: Mapping[str, Any]) -> str:
-    if told.on("checkpoint_activations"):
+    if told.on("checkpoint_activations") or told.get("activations_checkpoint_method") is not None:  # until 2022
+        told.neutral(("checkpoint_num_layers", "activations_checkpoint_num_layers"))
         return "full"
     found = told.word("recompute_granularity", {"full": "full", "selective": "selective"},
                       "selective" if told.on("recompute_activations") else "none")
@@ -350,6 +355,7 @@ def _stages(told: Told, layers: int, t: Mapping[str, Any]) -> dict[str, Any]:
                                f"says {virtual}")
             virtual = layers // (pp * each)
         count = pp * (virtual or 1)
+        enough(told.where, layers, count)
         # DeepSpeed deals out as evenly as it goes; Megatron asks for a whole number.
         slots = slots or 2 * ("embedding" in str(by_type))
         split = stage_split(layers, count) if by_type is not None and (layers + slots) % count else _split(
@@ -378,15 +384,20 @@ def _split(where: str, layers: int, count: int, first: int | None, last: int | N
     return (*([first] if first is not None else []), *middle, *([last] if last is not None else []))
 
 
-def _batch(told: Told) -> dict[str, Any]:
+def _batch(told: Told, notes: list[str], t: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if (size := told.whole("global_batch_size")) is not None:
         found["gbs"] = size
+    elif "dp" in t:
+        found["gbs"] = t["mbs"] * t["dp"]
+    else:
+        notes.append(f"no global_batch_size: Megatron takes micro-batch {t['mbs']} x DP then; --gbs says it here")
     ramp = told.get("rampup_batch_size")
     if ramp is not None:
-        if not isinstance(ramp, list) or len(ramp) != 3 or not all(str(value).isdecimal() for value in ramp):
+        sizes = [counted(value) for value in ramp] if isinstance(ramp, list) else []
+        if len(sizes) != 3 or None in sizes:
             raise told.wrong("rampup_batch_size", what="start, increment and samples")
-        found |= dict(zip(("rampup_start", "rampup_increment", "rampup_samples"), (int(value) for value in ramp)))
+        found |= dict(zip(("rampup_start", "rampup_increment", "rampup_samples"), sizes))
     return found
 
 
@@ -395,7 +406,8 @@ def _execution(told: Told, t: Mapping[str, Any]) -> dict[str, Any]:
     words = [ours for ours, key in (("gradients", "overlap_grad_reduce"), ("parameters", "overlap_param_gather"),
                                     ("tensor", "tp_comm_overlap")) if told.on(key)]
     usual = ["gradients", *(["parameters"] if t["zero"] == 1 else [])]
-    kernel = {"unfused": "stored", "local": "stored"}.get(str(told.get("attention_backend")).rpartition(".")[2])
+    backend = str(told.get("attention_backend") or ("" if told.on("use_flash_attn") else told.get("transformer_impl")))
+    kernel = {"unfused": "stored", "local": "stored"}.get(backend.rpartition(".")[2])
     alone = t.get("dp", 2) * t["cp"] == 1
     return {**({} if words == usual or alone and not words else {"overlap": "+".join(words) or "none"}),
             **({"attention": kernel} if kernel else {})}

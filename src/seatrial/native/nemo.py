@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from seatrial.errors import BadInput
@@ -34,12 +36,23 @@ LEFT = ("group_query_attention", "max_position_embeddings", "bf16", "fp16", "fp8
 PRECISIONS = {"fp32": None, "bf16": "bf16_mixed", "fp16": "fp16_mixed", "fp8": "bf16_with_fp8_delayed_scaling_mixed"}
 OLD = {"encoder_seq_length": "seq_length", "activations_checkpoint_granularity": "recompute_granularity",
        "activations_checkpoint_method": "recompute_method", "activations_checkpoint_num_layers": "recompute_num_layers",
-       "layernorm_epsilon": "norm_epsilon", "num_moe_experts": "num_experts"}
+       "layernorm_epsilon": "norm_epsilon", "num_moe_experts": "num_experts",
+       "ub_tp_comm_overlap": "tp_comm_overlap"}
 """NeMo 1's model -> argparse's name."""
 NEUTRAL = frozenset("""
     dataset logger tokenizer checkpoint scheduler rng dist profiling validation ft exp_manager run data nsys_profile optim
     restore_from_path defaults name peft env_vars
 """.split())
+
+
+NEUTRAL_OLD = frozenset("""
+    mcore_gpt use_scaled_init_method pre_process post_process transformer_block_type normalize_attention_scores attention_type
+    native_amp_init_scale native_amp_growth_interval megatron_amp_O2 grad_allreduce_chunk_size_mb grad_div_ar_fusion
+    get_attention_mask_from_fusion apex_transformer_log_level gradient_as_bucket_view transformer_engine fp8_hybrid fp8_e4m3
+    activation_func should_pad_vocab optim tokenizer data precision bias rotary_percentage _target_ nsys_profile peft
+    restore_from_path
+""".split())
+"""Of the model's table."""
 
 
 def files(trial: Trial) -> dict[str, str]:
@@ -89,10 +102,35 @@ def is_yaml(data: Mapping[str, Any]) -> bool:
     return isinstance(model, Mapping) and any(mark in model for mark in marks)
 
 
+_REFERENCE = re.compile(r"\$\{(?:(?P<one>\.?[\w.]+)|multiply:\s*(?P<a>\d{1,9})\s*,\s*(?P<b>\d{1,9})\s*)\}")
+
+
+def _put_in(value: Any, whole: Mapping[str, Any], beside: Mapping[str, Any] | None = None) -> Any:
+    """${.hidden_size}, ${model.seq_length} and ${multiply:4, ${.hidden_size}} with what the file says; others stay."""
+    if isinstance(value, Mapping):
+        return {key: _put_in(one, whole, value) for key, one in value.items()}
+    for _ in range(4):
+        if not isinstance(value, str) or "${" not in value:
+            return value
+        value = _REFERENCE.sub(lambda found: str(_looked_up(found, whole, beside or {})), value)
+        value = int(value) if value.isdecimal() and len(value) < 19 else value
+    return value
+
+
+def _looked_up(found: re.Match[str], whole: Mapping[str, Any], beside: Mapping[str, Any]) -> Any:
+    if found["one"] is None:
+        return int(found["a"]) * int(found["b"])
+    there: Any = beside if found["one"].startswith(".") else whole
+    for name in found["one"].strip(".").split("."):
+        there = there.get(name) if isinstance(there, Mapping) else None
+    return found.group() if there is None or isinstance(there, Mapping | list) else there
+
+
 def of_yaml(data: Mapping[str, Any], *, where: str) -> Native:
     names: dict[str, str] = {theirs: ours for ours, theirs in MODEL.items()} | OLD
+    data = _put_in(data, data)
     values: dict[str, Any] = {}
-    for table in ("model", "train", "ddp"):
+    for table in ("model", "train", "ddp", "comm_overlap"):
         given = data.get(table) or {}
         if not isinstance(given, Mapping):
             raise BadInput(f"{where}: {table}: expected a table")
@@ -104,17 +142,16 @@ def of_yaml(data: Mapping[str, Any], *, where: str) -> Native:
     _activation(values)
     _precision(data, values, where)
     world = _old(data["trainer"], values) if old else None
-    known = {"model", "train", "ddp", "trainer", "mixed_precision", "optimizer", *NEUTRAL}
+    known = {"model", "train", "ddp", "comm_overlap", "trainer", "mixed_precision", "optimizer", *NEUTRAL}
     beside = [f"{table}.{key}" if key else table for table, given in data.items() if table not in known
               for key in (given if isinstance(given, Mapping) else ("",))]
-    for key in ("activation_func", "should_pad_vocab", "optim", "tokenizer", "data", "precision", "bias", "rotary_percentage"):
-        values.pop(key, None)
+    values = {key: value for key, value in values.items() if key not in NEUTRAL_OLD}
     if isinstance(values.get("rampup_batch_size"), list):
         values["rampup_batch_size"] = [str(value) for value in values["rampup_batch_size"]]
     if data.get("model", {}).get("should_pad_vocab") is False and "vocab_size" in values:
         values["pad_vocab_size_to"] = values["vocab_size"]
     read = megatron.of_values(values, where=where, world=world, format="NeMo 1 YAML" if old else "NeMo YAML (Megatron-Bridge)")
-    return Native(format=read.format, tables=read.tables, unread=(*read.unread, *beside), notes=read.notes)
+    return replace(read, unread=(*read.unread, *beside))
 
 
 def _activation(values: dict[str, Any]) -> None:
@@ -146,7 +183,7 @@ def _old(trainer: Mapping[str, Any], values: dict[str, Any]) -> int | None:
     said = str(trainer.get("precision", ""))
     if said.startswith(("bf16", "16")):
         values["bf16" if said.startswith("bf16") else "fp16"] = True
-    if values.get("fp8") or values.get("fp8_hybrid"):
+    if values.pop("fp8", None):
         values["fp8_format"] = "hybrid"
     optimizer = values.get("optim")
     if isinstance(optimizer, Mapping) and "distributed" in str(optimizer.get("name")):

@@ -23,6 +23,8 @@ _FLAG = re.compile(r"(?:--[A-Za-z][\w.-]*|-[A-Za-z])(?:=.*)?", re.S)
 END = "\n"
 DEEPEST = 8
 """Variables in variables."""
+LONGEST = 20_000
+"""Characters of a word with its variables put in: a few lines of them would stand for more than memory holds."""
 
 
 @dataclass(frozen=True)
@@ -74,20 +76,32 @@ def _lines(text: str) -> Iterator[str]:
 
 def flags(text: str) -> list[Flag]:
     """Every option of the text, those inside of quoted variables included, each once for each place."""
+    known, rest = _taken_apart(text)
+    filled = ((word, put_in(word, known)) for word in rest)
+    return list(_flags([one for word, full in filled for one in (_divided(full) if full != word and " " in full else [full])]))
+
+
+def variables(text: str) -> dict[str, str]:
+    """What the text sets."""
+    return _taken_apart(text)[0]
+
+
+def _taken_apart(text: str) -> tuple[dict[str, str], list[str]]:
+    """Variables, and the words that may be options."""
     known: dict[str, str] = {}
     rest: list[str] = []
     for line in words(_arrays(text)):
         found = _SETS.fullmatch(line)
         if found and not line.startswith("-"):
             more = f"{known.get(found[1], '')} " if "+=" in line[: found.start(2)] else ""
-            known[found[1]] = more + found[2]
+            known[found[1]] = put_in(more + found[2], known)  # NGPU=${NGPU:-8} speaks of what was there before
             if re.search(r"(^|\s)--?[A-Za-z]", found[2]):
                 rest += found[2].split() if "$(" in found[2] else _divided(found[2])
         elif re.search(r"\s--[a-z]", line):  # a command in quotes: bash -c '…'
             rest += [*_divided(line), END]
         else:
             rest.append(line)
-    return list(_flags([put_in(word, known) for word in rest]))
+    return known, rest
 
 
 def _arrays(text: str) -> str:
@@ -109,7 +123,9 @@ def put_in(word: str, known: dict[str, str]) -> str:
         before = word
         word = _VARIABLE.sub(lambda found: known.get(found[1] or found[3], found[2] or found.group()), word)
         word = _SUM.sub(lambda found: _product(found[1], known) or found.group(), word)
-        if word == before or len(word) > 10_000:
+        if len(word) > LONGEST:
+            return before
+        if word == before:
             break
     return word
 
@@ -129,10 +145,11 @@ def _product(text: str, known: dict[str, str]) -> str:
 
 
 def _flags(found: list[str]) -> Iterator[Flag]:
-    at = 0
+    at, piped = 0, False
     while at < len(found):
         word, at = found[at], at + 1
-        if not _FLAG.fullmatch(word):
+        piped = word == "|" or piped and word != END  # into tee and its like
+        if piped or not _FLAG.fullmatch(word):
             continue
         name, equals, value = word.partition("=")
         values = [value] if equals else []
@@ -148,17 +165,23 @@ def _ends(word: str) -> bool:
         ("$@", '"$@"', ">", "2>", "1>", "<")) or bool(re.search(r"\.(py|sh)$", word))
 
 
-LAUNCHERS = {"nnodes": "nodes", "num_machines": "nodes", "nproc_per_node": "procs_per_node", "num_gpus": "procs_per_node",
-             "num_processes": "processes"}
+LAUNCHERS = {"nnodes": "nodes", "num_machines": "nodes", "num_nodes": "nodes", "nproc_per_node": "procs_per_node",
+             "num_gpus": "procs_per_node", "num_processes": "processes"}
 """Of torchrun, deepspeed and accelerate; before them, of the job that they run in:"""
 OF_JOB = {"nodes": "nodes", "N": "nodes", "ntasks_per_node": "procs_per_node", "gpus_per_node": "procs_per_node"}
 OF_LAUNCHER = frozenset([*LAUNCHERS, *OF_JOB, *"""
     node_rank master_addr master_port rdzv_backend rdzv_endpoint rdzv_id rdzv_conf standalone max_restarts local_ranks_filter
-    tee log_dir redirects role monitor_interval start_method run_path no_python m module machine_rank main_process_ip
+    tee log_dir redirects role monitor_interval start_method run_path no_python module machine_rank main_process_ip
     main_process_port hostfile include exclude launcher launcher_args ssh_port config_file job_name gres cpus_per_task partition
-    time account qos output error constraint mem exclusive export kill_on_bad_exit cpu_bind c u ntasks signal mail_type hint
-    no_requeue requeue dependency nodelist use_env nproc_per_node node_list comment wait jobid label n p o e t A J
+    time account qos output error constraint mem exclusive export kill_on_bad_exit cpu_bind ntasks signal mail_type hint
+    no_requeue requeue dependency nodelist use_env node_list comment wait jobid label array gpus_per_task container_image
+    container_mounts container_name container_workdir no_container_mount_home mpi
 """.split()])
+
+
+def of_program(found: Iterable[Flag]) -> list[Flag]:
+    """Without those of launchers, and of `mkdir -p` and its like: no engine has options of one letter."""
+    return [flag for flag in found if flag.name not in OF_LAUNCHER and len(flag.name) > 1]
 
 
 def launched(found: Iterable[Flag], text: str = "") -> Started:
@@ -167,8 +190,10 @@ def launched(found: Iterable[Flag], text: str = "") -> Started:
     asked: dict[str, int] = {}
     for given, known in ((own, OF_JOB), (found, LAUNCHERS)):
         for flag in given:
-            if flag.name in known and flag.values and flag.values[0].isdecimal() and 0 < int(flag.values[0]) < 10**7:
+            if flag.name in known and flag.values and re.fullmatch(r"0*[1-9]\d{0,6}", flag.values[0]):
                 asked[known[flag.name]] = int(flag.values[0])
+            elif known.get(flag.name) == "procs_per_node":
+                asked.pop("procs_per_node", None)  # as many as there are GPUs, and not a job's tasks
     return Started(asked.get("nodes"), asked.get("procs_per_node"), asked.get("processes"))
 
 

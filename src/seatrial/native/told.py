@@ -16,6 +16,14 @@ from seatrial.fields import nearest, shown
 
 NOTHING: tuple[object, ...] = (None, False, "", "None", "none", "null", "False", "false", [], {}, ())
 """Values that say that a key is not used."""
+LONGEST = 19
+"""Digits, so that 64 bits hold it."""
+
+
+def counted(text: object) -> int | None:
+    """The number of `32`, `9_765_625` and `1,000`; None of anything else, and of what nobody counts to."""
+    digits = str(text).strip().replace("_", "").replace(",", "")
+    return int(digits) if digits.isdecimal() and len(digits) < LONGEST else None
 
 
 class Told:
@@ -27,13 +35,17 @@ class Told:
         """A table in it; an empty one where it is not given."""
         value = self.get(name)
         if value is not None and not isinstance(value, Mapping):
-            raise self.wrong(name, "a table")
+            raise self.wrong(name, what="a table")
         return Told(value or {}, self.where, prefix=f"{self.prefix}{name}.", seen=self.seen)
 
     def get(self, *names: str) -> Any:
         """The first of these names that says something; all of them count as asked for."""
         self.seen.update(f"{self.prefix}{name}" for name in names)
-        return next((value for name in names if (value := self.values.get(name)) not in NOTHING), None)
+        name, value = next(((name, value) for name in names if (value := self.values.get(name)) not in NOTHING), ("", None))
+        if isinstance(value, str) and "$" in value:
+            raise BadInput(f"{self.where}: {self.prefix}{name} {value[:60]}: the file does not set what stands there; put the "
+                           f"number in its place")
+        return value
 
     def has(self, name: str) -> bool:
         return self.values.get(name) is not None
@@ -42,8 +54,8 @@ class Told:
         value = self.get(*names)
         if value is None:
             return None
-        if isinstance(value, str) and value.replace("_", "").replace(",", "").isdecimal():
-            value = int(value.replace("_", "").replace(",", ""))
+        if isinstance(value, str):
+            value = value if (number := counted(value)) is None else number
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int) or value < least:

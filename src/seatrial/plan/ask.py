@@ -169,8 +169,10 @@ def one_trial(data: Mapping[str, Any], given: Mapping[str, Mapping[str, Any]], s
     trial, _ = trialfile.build({**tables, "topology": degrees}, early, where=where)
     if trial.cluster is None:
         raise BadInput("--cluster must be given, or a [cluster] table")
-    if counted and trial.world % trial.cluster.procs_per_node == 0 and "cluster.nodes" not in stated:
-        tables["cluster"] = {**tables["cluster"], "nodes": trial.world // trial.cluster.procs_per_node}
+    each = trial.cluster.procs_per_node
+    if counted and "cluster.nodes" not in stated and (trial.world % each == 0 or trial.world < each):
+        part = {"procs_per_node": trial.world} if trial.world < each else {}
+        tables["cluster"] = {**tables["cluster"], "nodes": max(1, trial.world // each), **part}
     others = trial.topology.tp * trial.topology.pp * trial.topology.cp
     usual = {"dp": max(1, trial.cluster.world // others),
              "precision": usual_precision(trial.cluster.device), "cp_kind": usual_kind(trial)}

@@ -35,7 +35,8 @@ RING, GATHER, ULYSSES, BOTH = (CONTEXTS.index(kind) for kind in ("ring", "gather
 OF_MODEL = ("layers", "hidden", "heads", "kv", "head_size", "inner", "seq", "gated", "layernorm", "learned", "rope", "qkv_bias",
             "out_bias", "mlp_bias", "normed_qk", "normed_embedding", "ties", "experts", "chosen", "expert_inner",
             "shared_inner", "router_bias", "expert_layers", "dense_layers", "expert_every", "is_latent", "q_rank", "kv_rank",
-            "rope_dim", "value_dim", "has_sinks", "mtp", "sliding_window", "full_every", "capacity_permille")
+            "rope_dim", "value_dim", "has_sinks", "mtp", "sliding_window", "full_every", "capacity_permille",
+            "router_groups", "router_limit")
 """Columns that are a model's effective values, under the same names."""
 
 
@@ -80,7 +81,7 @@ DEFAULTS: dict[str, float] = {
     "procs_per_node": 1, "clock_ghz": np.nan, "experts": 0, "chosen": 0, "expert_inner": 0, "shared_inner": 0,
     "router_bias": 0, "expert_layers": 0, "dense_layers": 0, "expert_every": 1, "is_latent": 0,
     "q_rank": 0, "kv_rank": 0, "rope_dim": 0, "value_dim": 0, "has_sinks": 0, "mtp": 0,
-    "sliding_window": 0, "full_every": 0, "capacity_permille": 0,
+    "sliding_window": 0, "full_every": 0, "capacity_permille": 0, "router_groups": 1, "router_limit": 1,
     **encode({name: getattr(Topology(precision="bf16"), name) for name in KNOBS if BY_FIELD[name].table == "topology"}),
 }
 
@@ -137,6 +138,9 @@ class Configs:
     """… as each so-manieth layer does in any case; 0 for none."""
     capacity_permille: Ints
     """What an expert takes, over its even share; 0 where it takes all."""
+    router_groups: Ints
+    router_limit: Ints
+    """Groups of experts, and those of them that a token may choose from."""
     dp: Ints
     tp: Ints
     pp: Ints

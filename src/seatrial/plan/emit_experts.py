@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from seatrial.spec import Model, Trial
+from seatrial.spec import Model, Router, Trial
 
 BALANCES = {"sequence": "seq_aux_loss", "rank": "aux_loss", "global": "global_aux_loss"}
 """Tokens over which the balance loss is counted -> its word for it."""
@@ -32,6 +32,8 @@ def experts(trial: Trial) -> Iterator[tuple[str, ...]]:
     yield "--expert-model-parallel-size", str(t.ep)
     yield "--expert-tensor-parallel-size", str(t.expert_tp)
     yield "--moe-token-dispatcher-type", t.moe_dispatcher
+    if t.moe_dispatcher == "flex":
+        yield ("--moe-enable-deepep",)  # what it sends by; the default from 0.15 on
     yield ("--moe-grouped-gemm",)
     yield ("--moe-permute-fusion",)
     yield "--moe-router-score-function", r.kind
@@ -53,6 +55,7 @@ def experts(trial: Trial) -> Iterator[tuple[str, ...]]:
         yield "--moe-z-loss-coeff", repr(r.z_loss)
     if r.capacity is not None:
         yield "--moe-expert-capacity-factor", repr(r.capacity)
+        yield "--moe-token-drop-policy", "position"  # its own default drops the least probable
     if t.moe_balance == "forced":
         yield ("--moe-router-force-load-balancing",)
 
@@ -91,9 +94,27 @@ def beyond(trial: Trial) -> Iterator[str]:
         yield "windows and sinks of attention are not written for Megatron-LM"
     if m.architecture.mlp == "swiglu-clamped":
         yield "a clamped SwiGLU is not written for Megatron-LM"
-    if m.mixture and r.kind == "sigmoid" and not r.normalised and (m.chosen or 0) > 1:
+    if m.mixture and m.chosen is not None:
+        yield from _routers(m, r, m.chosen)
+        if m.mlp_bias and trial.topology.expert_tp > 1:
+            yield f"biases of experts with ETP {trial.topology.expert_tp}: Megatron-LM has them with ETP 1 alone"
+
+
+def _routers(m: Model, r: Router, chosen: int) -> Iterator[str]:
+    """megatron/core/transformer/moe/router.py, moe_utils.py, and what transformer_config.py refuses."""
+    if r.kind == "sigmoid" and not r.normalised and chosen > 1:
         yield "sigmoid scores that do not add up to 1 are not in Megatron-LM's router"
-    if m.mixture and r.bias and m.architecture.biases != "all":
+    if r.normalised and chosen == 1:
+        yield "top_k 1 with weights that add up to 1, so that the router learns nothing: normalised = false would do"
+    if r.corrected and r.kind != "sigmoid":
+        yield f"a correction of {r.kind} scores: Megatron-LM has one with sigmoid alone"
+    if r.limit < r.groups:
+        if r.kind == "softmax" and r.normalised:
+            yield "groups of a softmax that is taken after the choice: Megatron-LM ranks them by logits"
+        best, each = min(2, (m.experts or 0) // r.groups), chosen // r.limit
+        if each != best:
+            yield f"groups by their {best} best scores: Megatron-LM takes top_k {chosen} / {r.limit} groups = {each} of each"
+    if r.bias and m.architecture.biases != "all":
         yield "a bias of the router alone is not in Megatron-LM: its linears all have one, or none"
-    if m.mixture and r.capacity is not None and r.over != "rank":
+    if r.capacity is not None and r.over != "rank":
         yield f"capacity over {r.over}: Megatron-LM counts it over the tokens of a rank"

@@ -132,9 +132,11 @@ def dispatch_s(c: Configs, cluster: Cluster, machine: Machine) -> Floats:
 
 
 def _nodes_share(c: Configs, cluster: Cluster, group: network.Group) -> Floats:
-    """Nodes that have an expert of a token, over the experts that it chose: several of them lie on one."""
-    nodes = group.in_domains(cluster.domain_nodes).nodes
-    return nodes * (1 - (1 - 1 / nodes) ** c.chosen) / np.maximum(c.chosen, 1)
+    """Nodes that have an expert of a token, over the experts that it chose: several of them lie on one, and where it may choose
+    from some groups alone, on the nodes of these."""
+    every, groups = group.in_domains(cluster.domain_nodes).nodes, np.maximum(c.router_groups, 1)
+    nodes = every * (1 - (1 - c.router_limit / groups) ** np.maximum(1.0, groups / every))
+    return nodes * (1 - (1 - 1 / np.maximum(nodes, 1)) ** c.chosen) / np.maximum(c.chosen, 1)
 
 
 def permuted_s(c: Configs, machine: Machine) -> Floats:

@@ -189,7 +189,7 @@ def in_experts(c: Configs, trial: Trial) -> str:
     if not m.mixture:
         return ""
     held, rows, more = int(experts.held(c)[0]), float(experts.rows(c)[0]), float(experts.excess(c)[0])
-    kept = float(experts.kept_excess(c, experts.depths(c))[0].max())
+    kept = float(experts.kept_excess(c, experts.depths(c).max(axis=0))[0][0])
     share = "" if t.expert_tp == 1 else f", each over {t.expert_tp} ranks"
     uneven = "as many on every rank (balance forced)" if t.moe_balance == "forced" else (
         f"{more:.0%} more on the fullest of a layer, {kept:.0%} over the layers of a rank" if t.ep > 1 else "all on one rank")
@@ -223,7 +223,7 @@ def limits(parts: dict[str, float], sec: float, need_gib: float, limit_gib: floa
         lines.append(f"memory: it cannot do without {need_gib:.1f} GiB of {limit_gib:.1f}, and fits with "
                      f"{percent(odds)}: {said}")
     for name, value in sorted(parts.items(), key=lambda item: -item[1]):
-        due = 0.6 if name == "matmul" else 0.05
+        due = 0.6 if name in ("matmul", "experts") else 0.05
         if value > due * sec and name in REMEDY:
             with_tp = "a larger TP with sequence parallelism, or " if name == "memory" and can.cuts_sequence else ""
             lines.append(f"{name}: {value / sec:.0%} of the time; {with_tp}{REMEDY[name]}")

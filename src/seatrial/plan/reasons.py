@@ -42,7 +42,8 @@ def reasons(found: Found, fit: Calibration | None = None) -> list[str]:
 
 def _other_spread(found: Found) -> str:
     """The best whose experts lie otherwise."""
-    both = [found.ranked[name] for name in ("ep", "etp")]
+    # An ETP of 0 stands for TP.
+    both = found.ranked["ep"], np.where(found.ranked["etp"] > 0, found.ranked["etp"], found.ranked["tp"])
     others = np.flatnonzero(np.any([column != column[0] for column in both], axis=0))
     if not len(others):
         return "with another EP nothing fits" if found.accepted == len(found) else "the best all have this EP"

@@ -85,7 +85,7 @@ class ShapeReport:
 def check_shape(model: Model, cluster: Cluster, *, tp: int, mbs: int, precision: str, recompute: Recompute = "full",
                 reach: float = 0.05) -> ShapeReport:
     """`reach`: how far a near shape's hidden size may be."""
-    for what, value in (("heads", model.heads), ("ffn", model.inner)):
+    for what, value in (("heads", model.heads), ("ffn", model.dense_inner)):
         if value % tp:
             raise Infeasible(f"{what} {value} is not a multiple of TP {tp}", code="heads-divisible")
     if not kv_fits(model.kv, tp):
@@ -183,8 +183,10 @@ def _remarks(model: Model, cluster: Cluster, tp: int, mbs: int, gemms: list[Gemm
     if model.hidden % 128:
         below = model.hidden // 128 * 128
         said.append(f"hidden {model.hidden} is not a multiple of 128 and leaves tiles half empty: {below} or {below + 128} is")
-    if (share := model.hidden // tp) % 64:
-        said.append(f"hidden / TP = {share} is not a multiple of 64: each rank's slice ends inside a tile")
+    width = heads_width(model, model.hidden)
+    if (share := width // tp) % 64:
+        whose = "hidden" if width == model.hidden else "heads x head_dim"
+        said.append(f"{whose} / TP = {share} is not a multiple of 64: each rank's slice ends inside a tile")
     head = model.head_size
     if head % 8:
         below = head // 8 * 8
@@ -227,12 +229,14 @@ def heads_width(model: Model, hidden: int) -> int:
 def scaled(model: Model, *, hidden: int, heads: int, ffn_multiple: int) -> Model | None:
     """The same model with another hidden size and other heads, its ratios kept; None where they do not come out even."""
     group, width = model.heads // model.kv, heads_width(model, hidden)
-    if heads % group or width % heads:
+    # Heads of latent attention have a rotated part and a value beside, which stay.
+    if heads % group or width % heads or (model.is_latent and width // heads != model.head_size):
         return None
-    ffn = None if model.ffn is None else round(model.ffn / model.hidden * hidden / ffn_multiple) * ffn_multiple
+    ffn, expert_ffn = (None if inner is None else round(inner / model.hidden * hidden / ffn_multiple) * ffn_multiple
+                       for inner in (model.ffn, model.expert_ffn))
     try:
         return replace(model, hidden=hidden, heads=heads, kv_heads=None if model.kv_heads is None else heads // group, ffn=ffn,
-                       head_dim=None if model.head_dim is None else width // heads)
+                       expert_ffn=expert_ffn, head_dim=None if model.head_dim is None else width // heads)
     except BadInput:
         return None
 
@@ -245,7 +249,7 @@ def _neighbours(model: Model, tp: int, reach: float) -> list[tuple[str, Model]]:
         if heads < 1 or heads % tp:
             return None
         made = scaled(model, hidden=hidden, heads=heads, ffn_multiple=128)
-        return made if made and kv_fits(made.kv, tp) and made.inner % tp == 0 else None
+        return made if made and kv_fits(made.kv, tp) and made.dense_inner % tp == 0 else None
 
     for head in HEAD_SIZES:
         width = heads_width(model, model.hidden)
@@ -271,7 +275,9 @@ def _neighbours(model: Model, tp: int, reach: float) -> list[tuple[str, Model]]:
 
 
 ASPECT = (48.0, 320.0)
-"""Hidden size over layers: published models from 124M to 530B lie between 64 and 200."""
+"""Hidden size over layers: published models from 124M to 530B lie between 64 and 200 …"""
+MIXED_ASPECT = (40.0, 320.0)
+"""… and mixtures of experts between 43 and 128."""
 _MOST_OPTIONS = 8
 """How many combinations of ZeRO, recompute, schedule and sequence parallelism are carried to all shapes."""
 
@@ -286,7 +292,9 @@ def base_settings(model: str | None) -> list[str]:
 def shapes(base: Model, size: float, tolerance: float) -> tuple[Model, ...]:
     """Every shape within `tolerance` of `size` parameters, embedding included."""
     found = []
-    low, high = ((aspect * size / 12) ** (1 / 3) for aspect in ASPECT)
+    known, narrow_wide = arith.parameters(base), MIXED_ASPECT if base.mixture else ASPECT
+    squares = known.without_embedding / base.layers / base.hidden**2 if base.mixture else 12
+    low, high = ((aspect * size / squares) ** (1 / 3) for aspect in narrow_wide)
     step = 64 if high < 2048 else 128 if high < 8192 else 256
     for hidden in range(max(step, int(low) // step * step), int(high) + step, step):
         for head in HEAD_SIZES:
@@ -294,17 +302,22 @@ def shapes(base: Model, size: float, tolerance: float) -> tuple[Model, ...]:
             shaped = None if width % head else scaled(base, hidden=hidden, heads=width // head, ffn_multiple=256)
             if shaped is None:
                 continue
-            one = replace(shaped, layers=1)
-            counted = arith.parameters(one)
-            outside = counted.total - counted.layer
-            least = max(1, math.ceil((size * (1 - tolerance) - outside) / counted.layer))
-            most = math.floor((size * (1 + tolerance) - outside) / counted.layer)
-            found += [replace(one, layers=layers) for layers in range(least, most + 1)
-                      if ASPECT[0] <= hidden / layers <= ASPECT[1]]
+            found += [replace(shaped, layers=layers) for layers in _depths(shaped, size, tolerance, narrow_wide)]
     if not found:
         raise BadInput(f"no shape has {size / 1e9:g}B parameters within {tolerance:.1%}: a larger --size-tolerance would help, "
                        f"or a smaller vocabulary than {base.vocab}")
     return tuple(found)
+
+
+def _depths(model: Model, size: float, tolerance: float, aspect: tuple[float, float]) -> Iterator[int]:
+    """Layers with which it has about this size."""
+    p = arith.parameters(model)
+    outside = p.total - p.layer * p.layers - p.expert_layer * p.expert_layers
+    for layers in range(max(1, math.ceil(model.hidden / aspect[1])), math.floor(model.hidden / aspect[0]) + 1):
+        mixed = layers // model.expert_every - min(layers, model.dense_layers) // model.expert_every if model.mixture else 0
+        total = outside + p.layer * (layers - mixed) + p.expert_layer * mixed
+        if abs(total / size - 1) <= tolerance and (mixed or not model.mixture):
+            yield layers
 
 
 def search_shapes(request: Request, size: float, tolerance: float, *, rules: Sequence[Expression] = (),

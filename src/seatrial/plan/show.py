@@ -77,7 +77,9 @@ def print_plan(document: Document, request: Request) -> None:
 
 def _around(given: dict[str, Any]) -> None:
     """The layout that the question began with, before those that might replace it."""
-    rank = f"number {given['rank']:,} of {given['of']:,} by time" if given["of"] else "and nothing else runs"
+    rank = f"number {given['rank']:,} of {given['of']:,} by time and odds of fitting"
+    if not given["of"] or given["fits"] == "no":
+        rank = f"none of the {given['of']:,} that can run" if given["of"] else "and nothing else runs"
     behind = f", {given['slower_by']:.1%} behind the first" if (given["slower_by"] or 0) > 0 else ""
     fits = {"yes": "fits", "tight": f"fits with {percent(given['fit_odds'])}"}.get(given["fits"], "may well run out of memory")
     seconds, low, high = (terminal.seconds(given[name]) for name in ("sec_per_it", "sec_lo", "sec_hi"))
@@ -214,7 +216,7 @@ def layout(c: dict[str, Any]) -> str:
     knobs += [f"by {c['cp_kind']}"] if c["cp"] > 1 else []
     knobs += [BY_FIELD[name].text(c[name]) for name in ("ep", "etp", *GROUPS) if c.get(name)]
     knobs += [f"layers per stage {short(read(c['stage_layers']))}"] if c.get("stage_layers") else []
-    return " ".join([*knobs, *["sequence parallel"] * c["sequence_parallel"], f"on {c['nodes']} nodes"])
+    return " ".join([*knobs, *["sequence parallel"] * c["sequence_parallel"], f"on {c['nodes']} node{'s'[:c['nodes'] > 1]}"])
 
 
 def pipeline_title(explained: Explained) -> str:
@@ -261,6 +263,8 @@ def explained(explained: Explained, top: int) -> None:
     terminal.say("\n".join(f"  {line}" for line in explained.limits) or "  nothing stands out")
     for warning in explained.warnings:
         terminal.say(f"  {warning.code}: {warning.message}")
+    if not top:
+        return
     chosen = better(explained)[:top]
     print("\nWhat to change")
     for change in chosen:
@@ -272,6 +276,6 @@ def explained(explained: Explained, top: int) -> None:
         print("  no single change is forecast to gain more than 1 %" if explained.fits else "  no single change makes it fit")
     full = [(change, odds) for change in explained.changes if (odds := change.odds) is not None and odds < LIKELY
             and (change.gain or 0) > TIE]
-    if full and top:
+    if full:
         terminal.say("  faster, but not sure to fit: " + "; ".join(
             f"{c.what} ({c.mem_gib:.1f} GiB, {percent(odds)})" for c, odds in sorted(full, key=lambda pair: -pair[1])[:top]))

@@ -248,8 +248,10 @@ def _distinct(c: Columns, space: Space, layers: np.ndarray) -> np.ndarray:
     stages, held = c["pp"] * c["vp"], layers[c["shape"]]
     kept = ~virtual | ((c["pp"] > 1) & (stages <= held + 2))
     if space.vp is None and space.stage_layers is None and space.facts.uneven == "any":
-        # Virtual stages that hardly two alike are of fill the ranking with what nobody would run.
-        kept &= ~virtual | (held % stages == 0) | ((held + 1) % stages == 0) | ((held + 2) % stages == 0)
+        # Virtual stages that hardly two alike are of fill the ranking with what nobody would run: embedding and head may take
+        # a layer's place, or one place in twenty stay free (61 layers over 32 stages).
+        free = -held % stages
+        kept &= ~virtual | (free <= 2) | (20 * free <= held + free)
     if space.zero is None:
         kept &= (c["dp"] * c["cp"] > 1) | (c["zero"] == 0)
         if space.zero_group or space.gradients_group or space.weights_group:

@@ -44,7 +44,7 @@ def verdicts(c: Columns, space: Space, ramp: Batch | None, precision: str) -> np
            (layers % stages != 0) & ((uneven == "equal") | ((layers + 2) % stages != 0)))
     reject("heads-divisible", of_model("heads") % tp != 0)
     reject("kv-heads-divisible", ~kv_fits(of_model("kv"), tp))
-    reject("ffn-divisible", of_model("inner") % tp != 0)
+    reject("ffn-divisible", of_model("dense_inner") % tp != 0)
     padded = np.array([model.pad_vocab_to or 0 for model in space.models], dtype=np.int64)[c["shape"]]
     reject("vocab-divisible", padded % tp != 0)
     for code, where in _experts(c, space):
@@ -126,4 +126,4 @@ def hopeless(where: np.ndarray, space: Space) -> np.ndarray:
     def of_model(name: str) -> np.ndarray:
         return np.array([getattr(model, name) for model in space.models], dtype=np.int64)[shape]
 
-    return (of_model("heads") % tp != 0) | ~kv_fits(of_model("kv"), tp) | (of_model("inner") % tp != 0)
+    return (of_model("heads") % tp != 0) | ~kv_fits(of_model("kv"), tp) | (of_model("dense_inner") % tp != 0)

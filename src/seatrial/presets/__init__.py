@@ -74,9 +74,16 @@ def resolve(kind: str, name: str, book: Book) -> dict[str, Any]:
         name = base
     merged: dict[str, Any] = {}
     for values in reversed(layers):
-        merged.update(values)
+        # A device's rates are a whole: one that is left out is not its base's.
+        merged = _over(merged, values) if kind == "models" else {**merged, **values}
     merged.pop("base", None)
     return merged
+
+
+def _over(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """A model's values with others put over them; of a table (`router`, `latent`) those keys that are given."""
+    return {**values, **{key: {**own, **change} if isinstance(change, Mapping) and isinstance(own := values.get(key), Mapping)
+                         else change for key, change in changes.items()}}
 
 
 def _lineage(kind: str, name: str, book: Book) -> list[str]:
@@ -91,13 +98,13 @@ def model(name: str, changes: Mapping[str, Any] | None = None, *, book: Book | N
     config.json or the folder of one, or a row of a logbook (`book:run-id`)."""
     seq = (changes or {}).get("seq")
     if (values := foreign.values_of(name, seq=seq if isinstance(seq, int) else None)) is not None:
-        return fields.build(Model, {**values, **(changes or {})}, where="model")
+        return fields.build(Model, _over(values, changes or {}), where="model")
     if name.endswith(".toml") or os.sep in name:
         name, changes, book = _model_file(name, changes or {})
         if not name:
             return fields.build(Model, changes, where="model")
     book = book or shipped()
-    values = {**resolve("models", name, book), **(changes or {})}
+    values = _over(resolve("models", name, book), changes or {})
     family = fields.convert(values.get("family", "gpt2"), str, where="model.family")
     for ancestor in reversed(_lineage("models", name, book)):
         forms = fields.convert(book.get("forms", {}).get(ancestor, {}), dict, where=f"forms.{ancestor}")
@@ -117,7 +124,7 @@ def _model_file(path: str, changes: Mapping[str, Any]) -> tuple[str, Mapping[str
     own = {key: value for key, value in values.items() if key != "base"}
     if "base" not in values:
         own = {"name": Path(path).stem, **own}
-    return fields.convert(values.get("base", ""), str, where="model.base"), {**own, **changes}, with_user(data)
+    return fields.convert(values.get("base", ""), str, where="model.base"), _over(own, changes), with_user(data)
 
 
 def _part(kind: str, value: Any, book: Book) -> Any:

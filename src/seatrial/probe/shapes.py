@@ -75,4 +75,4 @@ def attention(model: Model, *, tp: int, mbs: int) -> Attention:
 def possible(models: Iterable[Model], tps: Iterable[int], mbss: Iterable[int]) -> list[RankShape]:
     """The combinations that a layout could have."""
     return [RankShape(model, tp, mbs) for model in models for tp in tps for mbs in mbss
-            if model.heads % tp == 0 and kv_fits(model.kv, tp) and model.inner % tp == 0]
+            if model.heads % tp == 0 and kv_fits(model.kv, tp) and model.dense_inner % tp == 0]

@@ -6,6 +6,7 @@
 """
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,9 +32,12 @@ class Load:
                            "file with the tokens of each expert")
         try:
             lines = [line.replace(",", " ").split() for line in path.read_text().splitlines()]
-            return cls(trace=tuple(tuple(map(float, line)) for line in lines if line and not line[0].startswith("#")))
+            trace = tuple(tuple(map(float, line)) for line in lines if line and not line[0].startswith("#"))
         except (ValueError, OSError) as error:
             raise BadInput(f"--moe-load {said}: {error}; it has a line a layer, with the tokens of each expert") from None
+        if not trace:
+            raise BadInput(f"--moe-load {said}: it is empty; it has a line a layer, with the tokens of each expert")
+        return cls(trace=trace)
 
     def check(self, trial: Trial) -> None:
         m = trial.model
@@ -48,9 +52,13 @@ class Load:
         if self.trace and len(self.trace) not in (1, m.layers):
             raise BadInput(f"--moe-load: {len(self.trace)} lines; one, or one for each of {m.layers} layers")
         for number, line in enumerate(self.trace, 1):
-            if len(line) != m.experts or min(line) < 0 or not sum(line) > 0:
-                raise BadInput(f"--moe-load: line {number} has {len(line)} numbers; {m.experts} experts have as many, none "
-                               "below 0")
+            if len(line) != m.experts:
+                raise BadInput(f"--moe-load: line {number} has {len(line)} numbers; {m.experts} experts have as many")
+            if not min(line) >= 0 or not 0 < sum(line) < math.inf:
+                raise BadInput(f"--moe-load: line {number}: tokens are 0 at least, and some in all")
+            if max(line) * m.chosen > sum(line) * 1.001:
+                raise BadInput(f"--moe-load: line {number}: expert {line.index(max(line))} has {max(line) / sum(line):.0%} of "
+                               f"the choices; {1 / m.chosen:.0%} at most, since a token chooses {m.chosen} different ones")
 
     def rows(self, trial: Trial, rank: int, *, layer: int) -> list[int]:
         m, t = trial.model, trial.topology

@@ -75,7 +75,7 @@ def rehearse(trial: Trial, recipe: Recipe, options: RehearsalOptions, adapter: A
     said = report(trial, recipe, options, adapter, tensors)
     charged = network or (Between(replace(trial, cluster=cluster), cluster) if cluster is not None else Free())
     steps = [[Moment(**moment) for moment in step["moments"]] for step in said["steps"]]
-    counted, timed = steps[WATCHED - 1], steps[WATCHED:]
+    counted, timed = steps[WATCHED - 1], [] if tensors == "fake" else steps[WATCHED:]
     [candidate] = distinct(replace(trial, engine="seatrial"), options)
     rank = Rank(**vars(candidate), times=None, memory=memory(said, tensors, trial), collectives=_collectives(counted, charged))
     notes = ["tensors have no memory, so nothing was computed: communication alone has times"] if tensors == "fake" else []
@@ -95,7 +95,8 @@ def report(trial: Trial, recipe: Recipe, options: RehearsalOptions, adapter: Ada
             return report(trial, recipe, options, adapter, tensors, peers=peers, folder=Path(made), port=port)
     # As for our own: a part of a node's processes will do.
     trial = replace(trial, cluster=None, execution=replace(trial.execution, device="cpu" if tensors == "cpu" else "cuda"))
-    recipe = replace(recipe, steps=WATCHED + (0 if tensors == "fake" else options.repeats))
+    # What is said before a forward pass counts with the step before, so one more follows the last that counts.
+    recipe = replace(recipe, steps=WATCHED + (1 if tensors == "fake" else options.repeats))
     adapter.check(trial, recipe, here=True)
     python, *script = adapter.argv(trial, recipe, folder)
     if adapter.per(trial) == "node" or not script or not script[0].endswith(".py"):

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from seatrial.arith import TIE
-from seatrial.columns import AROUND, COLUMNS, DEGREES, LAYOUT, SHAPE, degrees, shown
+from seatrial.columns import AROUND, COLUMNS, DEGREES, LAYOUT, SHAPE, degrees, differing, shown
 from seatrial.record import Record
 
 DOUBTFUL = frozenset(
@@ -252,7 +252,9 @@ def knobs(records: Sequence[Record], usable: Sequence[int]) -> list[Knob]:
             groups.setdefault(rows[place].but_for(name, free), []).append((value, place))
         compared = [(len(values), points) for points in groups.values() if len(values := {value for value, _ in points}) > 1]
         compared.sort(key=lambda one: (-one[0], -len(one[1])))
-        series = [Series(label=_label(records[points[0][1]], name), points=tuple(sorted(points, key=_order)))
+        firsts = [{one: getattr(records[points[0][1]], one) for one in varied} for _, points in compared[:MOST_SERIES]]
+        apart = differing(firsts, (one for one in varied if one in KNOBS))
+        series = [Series(label=_label(records[points[0][1]], name, apart), points=tuple(sorted(points, key=_order)))
                   for _, points in compared[:MOST_SERIES]]
         if series:
             found.append(Knob(name=name, title=title, series=tuple(series), left_out=len(compared) - len(series)))
@@ -319,11 +321,12 @@ class _Row(NamedTuple):
         return self.file if knob in ACROSS_TABLES else self.table, self.asked, tuple(others), env
 
 
-def _label(record: Record, knob: str) -> str:
+def _label(record: Record, knob: str, apart: Sequence[str]) -> str:
+    """`apart`: what else tells the series of this knob from each other."""
     free = {knob, *GIVES_WAY.get(knob, ())}
-    layout = {name: getattr(record, name) for name in (*DEGREES, "mbs", "gbs") if name not in free}
+    layout = {name: getattr(record, name) for name in (*DEGREES, "mbs", "gbs", *apart) if name not in free}
     nodes = f"{record.nodes} node{'s' if record.nodes != 1 else ''}" if record.nodes is not None else ""
-    return ", ".join(part for part in (model(record), nodes, shown(layout)) if part)
+    return ", ".join(part for part in (model(record), nodes, shown(layout, layout)) if part)
 
 
 def _order(point: tuple[Value, int]) -> tuple[bool, float, str, int]:

@@ -70,7 +70,7 @@ class Router:
     """Whether the router's linear has one."""
     correction: float | None = None
     """Balance without an auxiliary loss: a bias on each expert's score, for the choice alone, goes up by this much after a step
-    in which the expert had fewer tokens than the mean, and down after one in which it had more."""
+    in which the expert had fewer tokens than the mean, and down after one in which it had more. Left out or 0: none."""
     groups: int = 1
     """Experts in so many groups …"""
     group_limit: int | None = None
@@ -81,12 +81,15 @@ class Router:
     """Coefficient of the mean squared log-sum-exp of the router's logits."""
     capacity: float | None = None
     """Tokens that an expert takes, in multiples of an even share; more are dropped, the last in the order of the tokens first.
-    Left out: dropless."""
+    Left out or 0: dropless."""
     over: TokenSet = "sequence"
     """The tokens over which capacity and balance loss are counted: each sequence, those of a micro-batch on one data-parallel
     replica, or those of a micro-batch on all of them."""
 
     def __post_init__(self) -> None:
+        for name in ("correction", "capacity"):
+            if getattr(self, name) == 0:  # what turns it off over a base that has one
+                object.__setattr__(self, name, None)
         fields.positive("model.router", scale=self.scale, groups=self.groups, group_limit=self.group_limit,
                         capacity=self.capacity, correction=self.correction)
         for name in ("aux_loss", "z_loss"):
@@ -346,6 +349,14 @@ class Model:
         return round(1000 * (self.router.capacity or 0)) if self.mixture else 0
 
     @property
+    def router_groups(self) -> int:
+        return self.router.groups
+
+    @property
+    def router_limit(self) -> int:
+        return self.router.limit
+
+    @property
     def shared_inner(self) -> int:
         """Inner width of all shared experts together: they are one MLP."""
         return (self.shared or 0) * (self.expert_inner or 0)
@@ -420,6 +431,11 @@ class Model:
         if self.ffn is not None:
             return self.ffn
         return round_up(8 * self.hidden // 3, 256) if self.gated else 4 * self.hidden
+
+    @property
+    def dense_inner(self) -> int:
+        """0 where every layer has experts."""
+        return self.inner if self.expert_layers < self.layers else 0
 
     @property
     def gated(self) -> bool:

@@ -141,10 +141,7 @@ class Topology:
             raise BadInput(f"topology.zero: {self.zero} is not a ZeRO stage; 0, 1, 2 and 3 are")
         if wrong := virtual_stages_wrong(self.schedule, pp=self.pp, virtual=self.vp):
             raise BadInput(f"topology: {wrong}")
-        if self.stage_ranks % (self.expert_tp * self.ep):
-            raise BadInput(f"topology.ep: ETP {self.expert_tp} x EP {self.ep} = {self.expert_tp * self.ep} does not divide the "
-                           f"{self.stage_ranks} ranks of a stage (DP {self.dp} x CP {self.cp} x TP {self.tp}): EP "
-                           f"{divisors_near(max(1, self.stage_ranks // self.expert_tp), self.ep, between=' or ')} would")
+        self._check_experts()
         whole, of = self.data_ranks, f"DP {self.dp}" + (f" x CP {self.cp}" if self.cp > 1 else "")
         for name in ("zero_group", "gradients_group", "weights_group"):
             group = getattr(self, name)
@@ -159,6 +156,15 @@ class Topology:
                            f"{self.vp} = {self.pp * self.vp} stages")
         if self.stage_layers is not None and min(self.stage_layers) < 0:
             raise BadInput(f"topology.stage_layers {list(self.stage_layers)}: a stage has 0 layers at least")
+
+    def _check_experts(self) -> None:
+        stage = f"the {self.stage_ranks} ranks of a stage (DP {self.dp} x CP {self.cp} x TP {self.tp})"
+        if self.stage_ranks % self.expert_tp:
+            raise BadInput(f"topology.etp: ETP {self.expert_tp} does not divide {stage}: ETP "
+                           f"{divisors_near(self.stage_ranks, self.expert_tp, between=' or ')} would")
+        if self.stage_ranks % (self.expert_tp * self.ep):
+            raise BadInput(f"topology.ep: ETP {self.expert_tp} x EP {self.ep} = {self.expert_tp * self.ep} does not divide "
+                           f"{stage}: EP {divisors_near(self.stage_ranks // self.expert_tp, self.ep, between=' or ')} would")
 
     @property
     def stages_said(self) -> str:

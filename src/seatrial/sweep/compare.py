@@ -232,10 +232,12 @@ def side_by_side(a: Iterable[dict[str, Any]], b: Iterable[dict[str, Any]], *, ap
     """Rows of one configuration are compared; `apart` names the fields (or env variables) that tell A from B."""
     apart = set(apart)
     groups: dict[str, Group] = {}
+    first: dict[str, dict[str, Any]] = {}
     for side, rows in (("a", a), ("b", b)):
         for data in rows:
             key = _configuration(data, apart)
-            group = groups.setdefault(key, Group(label=_shown(data, apart), key=key))
+            first.setdefault(key, data)
+            group = groups.setdefault(key, Group(label="", key=key))
             group.ran[side] += 1
             group.busy = max(group.busy, _busy(data))
             value = _value(data)
@@ -243,7 +245,10 @@ def side_by_side(a: Iterable[dict[str, Any]], b: Iterable[dict[str, Any]], *, ap
                 (group.a if side == "a" else group.b).append(value)
             elif status := _part(data, "outcome").get("status", ""):
                 group.failed[side][status] = group.failed[side].get(status, 0) + 1
-    return [group for group in groups.values() if group.a and group.b]
+    found = {key: group for key, group in groups.items() if group.a and group.b}
+    more = columns.differing([{name: fields.canonical(first[key].get(name)) for name in columns.ASKED} for key in found],
+                             columns.ASKED)
+    return [replace(group, label=_shown(first[key], apart, more)) for key, group in found.items()]
 
 
 DERIVED = ("gpus", "nodes", "procs_per_node")
@@ -323,6 +328,7 @@ def _configuration(data: Mapping[str, Any], apart: set[str]) -> str:
     return fields.canonical({k: v for k, v in found.items() if v != {}})
 
 
-def _shown(data: Mapping[str, Any], apart: set[str]) -> str:
-    names = ("size_label", "nodes", *columns.degrees(data.get("cp")), "mbs", "gbs", "dtype")
+def _shown(data: Mapping[str, Any], apart: set[str], more: Sequence[str]) -> str:
+    """`more`: what tells this configuration from the others that were compared."""
+    names = dict.fromkeys(("size_label", "nodes", *columns.degrees(data.get("cp")), "mbs", "gbs", "dtype", *more))
     return " ".join(f"{name}={data[name]}" for name in names if data.get(name) not in (None, "") and name not in apart)

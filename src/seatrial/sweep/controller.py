@@ -302,7 +302,8 @@ class Controller:
 
     def _write(self, task: Task, record: Record, pending: deque[Task]) -> None:
         notes = "; ".join(text for text in (self.sweep.notes, record.notes) if text)
-        named = {axis: text for axis, text in task.knobs.items() if axis not in Record.__dataclass_fields__}
+        named = {axis: text for axis, text in task.knobs.items()
+                 if axis not in columns.BY_FIELD and axis not in Record.__dataclass_fields__}
         record = replace(record, notes=notes, extra={**record.extra, **named, "sweep": self.sweep.name})
         self.store.write(task.key, record)
         self._note(task, record)

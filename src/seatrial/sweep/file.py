@@ -279,9 +279,19 @@ def _names_of(table: str) -> list[str]:
 
 def _hint(path: tuple[str, ...]) -> Any:
     """The type that a value on this path must have; None where a preset's name may stand."""
-    if len(path) == 2:
-        return typing.get_type_hints(_CLASSES[path[0]])[path[1]]
-    return str if len(path) > 2 else None
+    if len(path) < 2:
+        return None
+    hint: Any = _CLASSES[path[0]]
+    for depth, key in enumerate(path[1:], 1):
+        # A table in a table, given or not (`model.router`); elsewhere names of one's own, as variables have.
+        tables = [one for one in (hint, *typing.get_args(hint)) if dataclasses.is_dataclass(one)]
+        if not tables:
+            return str
+        known = typing.get_type_hints(tables[0])
+        if key not in known:
+            raise BadInput(f"axes.{'.'.join(path)}: {'.'.join(path[:depth])} has no {key!r}; {fields.nearest(key, known)}")
+        hint = known[key]
+    return hint
 
 
 def _label(value: object) -> str:

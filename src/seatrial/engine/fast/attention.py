@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from seatrial.engine.core.attention import Positions, mix
+from seatrial.engine.core.autograd import gradients
 from seatrial.engine.fast.kernels.plain import Parts
 
 BACKENDS = {
@@ -40,7 +41,7 @@ class Core:
     def back(self, d_mixed: Tensor) -> Parts:
         """Gradients of queries, keys and values, each [tokens, heads x head size]; once."""
         assert self._leaves is not None and self._out is not None
-        grads = torch.autograd.grad(self._out, self._leaves, d_mixed.view(self._out.shape))
+        grads = gradients([self._out], self._leaves, [d_mixed.view(self._out.shape)])
         self._leaves = self._out = None
         # A backend may lay the three side by side; the kernels that take them want each by itself.
         q, k, v = (g.flatten(2).flatten(0, 1).contiguous() for g in grads)
@@ -119,4 +120,4 @@ def _both_ways(name: str, qkv: Parts, bias: Tensor | None) -> None:
     with sdpa_kernel(BACKENDS[name]):
         out = F.scaled_dot_product_attention(*qkv, attn_mask=bias, is_causal=bias is None,
                                              enable_gqa=qkv[0].shape[1] != qkv[1].shape[1])
-    torch.autograd.grad(out, qkv, out.detach())
+    gradients([out], qkv, [out.detach()])

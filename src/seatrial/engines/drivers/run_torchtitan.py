@@ -3,7 +3,6 @@
 torchtitan knows no CPU device: here it is named, asked for its memory as a GPU would be, and FSDP's gradients are summed by a
 plain sum, since gloo has no PREMUL_SUM. Nothing of torchtitan's own files is changed.
 """
-import math
 import os
 import resource
 import sys
@@ -55,28 +54,34 @@ def main() -> None:
     sys.path.insert(0, folder)  # the trial's model
     os.chdir(folder)
     sys.argv = ["torchtitan.train", "--job.config_file", os.path.abspath(config)]
+    from torch.distributed.tensor import DTensor
     from torchtitan.train import Trainer
     from torchtitan.train import main as train
 
     class Watched(Trainer):
-        """Its losses before they are summed over ranks are looked at where the sum is no number."""
+        """Its losses before they are summed over ranks, or what its stage hands on, are looked at after every step."""
 
-        own: tuple[torch.Tensor, ...] = ()
-        of_step = 0
+        own: list[torch.Tensor]
 
         def forward_backward_step(self, **batch: object) -> torch.Tensor:
             found = super().forward_backward_step(**batch)
-            kept = self.own if self.of_step == self.step else ()
-            self.own, self.of_step = (*kept, found.detach()), self.step
+            self.keep(found)
             return found
 
-        def train(self) -> None:
-            log = self.metrics_processor.log
+        def keep(self, found: torch.Tensor) -> None:
+            found = found.detach()
+            self.own.append((found.to_local() if isinstance(found, DTensor) else found).sum())
 
-            def said(step: int, loss: float, *more: object, **others: object) -> None:
-                log(step, loss, *more, **others)
-                if not math.isfinite(loss) and not all(bool(torch.isfinite(own).all()) for own in self.own):
+        def train(self) -> None:
+            log, self.own = self.metrics_processor.log, []
+            if self.parallel_dims.pp_enabled and not self.pp_has_last_stage:
+                self.model_parts[0].register_forward_hook(lambda _, __, out: self.keep(out))
+
+            def said(step: int, *more: object, **others: object) -> None:
+                log(step, *more, **others)
+                if not torch.isfinite(torch.stack(self.own)).all():
                     seatrial_driver.lost(step)
+                self.own.clear()
 
             self.metrics_processor.log = said
             super().train()

@@ -534,8 +534,14 @@ def hidden(row: Row) -> list[Finding]:
 
 
 def experts(row: Row) -> list[Finding]:
-    """The experts of a layer are spread over the devices of one stage: their number of groups divides those."""
+    """The experts of a layer are spread over the devices of one stage: their number of groups divides those, and them."""
     ep, world, pp = row.beside("ep"), row.world, row.whole("pp") or 1
+    there, chosen = row.whole("experts"), row.whole("top_k")
+    if there and chosen and chosen > there:
+        return [row.find("experts-divisible", "error", f"top {chosen} of {there} experts", name="top_k")]
+    if there and ep and there % ep:
+        more = f"more than the {there} of a layer" if ep > there else f"{there} % {ep} = {there % ep}"
+        return [row.find("experts-divisible", "error", f"EP {ep} of {there} experts: {more}", name="ep")]
     counted = row.record.gpus or row.product or row.record.procs_per_node or row.procs != 1
     if not counted or not ep or not world or world % pp or (world // pp) % ep == 0:
         return []

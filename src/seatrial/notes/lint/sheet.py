@@ -44,6 +44,7 @@ CODES: dict[str, str] = {
     "batch-divisible": "the global batch is not a multiple of DP x MBS",
     "layers-divisible": "neither layers nor layers + 2 divide over the pipeline stages",
     "stages-sum": "the layers of each stage do not add up to the model's, or are not one for each stage",
+    "experts-divisible": "the experts do not divide over expert parallelism, or a token passes more than there are",
     "heads-divisible": "the heads do not divide over tensor parallelism, or the hidden size over the heads",
     "ms-not-s": "milliseconds in a column of seconds",
     "time-unit": "another slip of the unit of time: seconds under ms, minutes or hours under seconds",

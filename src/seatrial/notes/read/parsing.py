@@ -58,6 +58,8 @@ _THOUSANDS = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9}
 LONGEST_SEQUENCE_K = 4096
 """Thousands of tokens beyond which a figure under `Sequence (K)` was typed in tokens."""
 POSITIVE: frozenset[Kind] = frozenset({"count", "figure", "memory", "seconds", "rate", "percent", "frequency"})
+MAY_BE_ZERO = {"aggr_pflops", "experts", "top_k", "shared_experts", "expert_ffn"}
+"""Of these: what dense models have of experts, and many mixtures of shared ones."""
 
 
 @lru_cache(maxsize=65536)
@@ -105,11 +107,7 @@ def _number_cell(column: Column, text: str, flags: tuple[str, ...]) -> Cell:
         return Cell(flags=flags, unread=f"{match.group()} is beyond any number")
     if column.kind == "count" and not value.is_integer():
         return Cell(flags=flags, unread=f"{match.group()} is not a whole number")
-    if (
-        column.kind in POSITIVE
-        and value <= 0
-        and not (column.kind == "figure" and value == 0 and column.field == "aggr_pflops")
-    ):
+    if column.kind in POSITIVE and value <= 0 and not (value == 0 and column.field in MAY_BE_ZERO):
         return Cell(flags=flags, unread=f"{match.group()} is not above 0")
     words = f"{spread.group() if spread else ''}{rest}".strip()
     return _scaled(column, value, unit or column.unit, words, flags)
