@@ -89,6 +89,21 @@ def test_what_is_said_before_the_forward_pass_counts_once_a_step(tmp_path: Path)
     assert [(one.name, one.ranks, one.size_bytes) for one in said] == [("all_reduce", (0, 1), 16)]
 
 
+def test_weights_that_are_made_on_the_gpu_after_they_were_divided(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import sys, torch\nimport torch.distributed as dist\nfrom torch.distributed.fsdp import fully_shard\n"
+        "dist.init_process_group()\nwith torch.device('meta'):\n    model = torch.nn.Linear(8, 7, bias=False)\n"
+        "fully_shard(model, mesh=dist.init_device_mesh('cuda', (3,)))\nmodel.to_empty(device='cuda')\n"
+        "optimizer = torch.optim.SGD(model.parameters())\nfor _ in range(int(sys.argv[1])):\n"
+        "    model(torch.ones(4, 8, device='cuda')).sum().backward()\n    optimizer.step()\n")  # fmt: skip
+    described = tmp_path / "mine.toml"
+    described.write_text('base = "fsdp2"\n[command]\nper = "rank"\nargv = ["{python}", "{here}/train.py", "{steps}"]\n')
+    trial, recipe = asked(str(described), topology={"dp": 3}, batch={"gbs": 3})
+    said = rehearse(trial, recipe, RehearsalOptions(rank=2, memory_only=True)).ranks[0].collectives
+    whole = 3 * 3 * 8 * 4  # of 7 rows the last rank has one, and pads it as all have 3
+    assert [(one.name, one.size_bytes) for one in said] == [("all_gather", whole), ("reduce_scatter", whole)]
+
+
 def test_script_that_fails_says_its_own_error(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("raise ValueError('no such shape: 3 x 5')\n")
     described = tmp_path / "mine.toml"

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -119,7 +120,7 @@ def report(trial: Trial, recipe: Recipe, options: RehearsalOptions, adapter: Ada
 
 
 def _failed(trial: Trial, ran: subprocess.CompletedProcess[str]) -> SeatrialError:
-    lines = [line.removeprefix("[rank0]: ").strip() for line in (ran.stderr or ran.stdout).splitlines() if line.strip()]
+    lines = [re.sub(r"^\[rank\d+\]: ", "", line).strip() for line in (ran.stderr or ran.stdout).splitlines() if line.strip()]
     last = next((line for line in reversed(lines) if "Error" in line), lines[-1] if lines else "")
     kind = OutOfMemory if "OutOfMemoryError" in last or "allocate memory" in last else SeatrialError
     return kind(f"{trial.engine}: the script ended with exit code {ran.returncode}: {last[:400]}")

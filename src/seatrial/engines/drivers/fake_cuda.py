@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.distributed._functional_collectives import AsyncCollectiveTensor
+from torch.distributed.fsdp._fully_shard._fsdp_param import FSDPParam
 from torch.distributed.tensor import DTensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
@@ -81,8 +82,25 @@ def _stand_in() -> None:
     AsyncCollectiveTensor.device = property(lambda self: self.elem.device)  # type: ignore[assignment]
     Tensor.record_stream = lambda *_: None  # type: ignore[method-assign,assignment]
     torch._utils._get_available_device_type = lambda: "cuda"  # type: ignore[attr-defined]
+    FSDPParam.reset_sharded_param = _shard_of(FSDPParam.reset_sharded_param)  # type: ignore[method-assign]
     # The CPU's weights and the GPU's are of two kinds here: they trade places, so that tied ones stay tied.
     torch.__future__.set_swap_module_params_on_conversion(True)
+
+
+def _shard_of(plain: Callable[[Any], None]) -> Callable[[Any], None]:
+    """FSDP takes what lies on this GPU for weights that are not there yet, and would keep gathering those of before."""
+
+    def reset_sharded_param(self: Any) -> None:
+        plain(self)
+        local = self.sharded_param._local_tensor
+        if local.device == CUDA and self._sharded_param_data.device != CUDA:
+            if local.size() != self.padded_sharded_param_size:
+                own, dim = local, self.fsdp_placement.dim
+                local = own.new_zeros(self.padded_sharded_param_size)
+                self.sharded_param._local_tensor = local.narrow(dim, 0, own.size(dim))
+            self._sharded_param_data = local.view(-1)
+
+    return reset_sharded_param
 
 
 class Calls(TorchFunctionMode):
