@@ -210,6 +210,30 @@ def test_what_a_script_says_that_it_built_is_held_against_what_was_asked(tmp_pat
     assert Fsdp2().differs(asked("fsdp2", "topology.dp=2", "topology.zero=3"), tmp_path) == {"zero_stage": (3, 0)}
 
 
+WRAPPED = """\
+[rank1]: {error}
+
+[rank1]: The above exception was the direct cause of the following exception:
+
+[rank1]: Traceback (most recent call last):
+[rank1]:   File "/x/torch/distributed/pipelining/stage.py", line 900, in forward_one_chunk
+[rank1]:     raise RuntimeError(exc_msg) from e
+[rank1]: RuntimeError:
+[rank1]:             [Stage 1] failed to run forward:
+[rank1]:             args: ('Tensor(torch.Size([1, 32, 64]), grad=True, dtype=torch.float32)',)
+"""
+
+
+@pytest.mark.parametrize("error, status, consequence", [
+    ("ValueError: a value is gone", "crash", False), ("MemoryError", "oom_host", False),
+    ("RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer", "crash", True),
+])
+def test_the_error_of_a_stage_is_not_what_torchs_pipeline_says_around_it(error: str, status: str, consequence: bool) -> None:
+    said = words.cause(words.errors(WRAPPED.format(error=error)))
+    assert said is not None and (said.rank, said.status, said.consequence) == (1, status, consequence)
+    assert f"{said.kind}: {said.text}".removesuffix(": ") == error
+
+
 def test_the_stage_that_hands_on_no_number_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
     monkeypatch.syspath_prepend(str(shipped.example("engines/fsdp2.py").parent))
     script = importlib.import_module("fsdp2")

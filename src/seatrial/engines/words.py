@@ -25,6 +25,8 @@ _ERROR = re.compile(
 _USAGE = re.compile(r"(?:Unrecognized options?:?|error: (?:unrecognized arguments|argument|the following arguments))[^\n│]*")
 _OTHERS = ("ChildFailedError", "SignalException", "KeyboardInterrupt")
 """Of the program that starts the ranks."""
+_STAGE = re.compile(r"\n(?:\[rank\d+\]:)?\s*\[Stage \d+\] failed to run ")
+"""What torch's pipeline says around any error of a stage, which stands before it."""
 _LOST = re.compile(r"Connection (?:closed|reset) by (?:remote )?peer|gloo/transport|Broken pipe|recvValue failed|"
                    r"failed to recv|Connection was likely closed|connection (?:was )?aborted|remote process exited|"
                    r"NCCL communicator was aborted", re.IGNORECASE)  # fmt: skip
@@ -81,7 +83,7 @@ def errors(log: str) -> list[Said]:
     found = []
     for match in _ERROR.finditer(log):
         kind = match["kind"].rpartition(".")[2]
-        if kind in _OTHERS:
+        if kind in _OTHERS or _STAGE.match(log, match.end()):
             continue
         text = (match["text"] or "").strip() or _next_words(log, match.end())
         frames = list(_FRAME.finditer(log, max(0, match.start() - 4000), match.start()))
@@ -95,7 +97,8 @@ def errors(log: str) -> list[Said]:
 def _next_words(log: str, at: int) -> str:
     """A message that begins on the line after the exception's name."""
     lines = (re.sub(r"^\[rank\d+\]:\s?", "", line).strip() for line in log[at : at + 600].split("\n")[1:4])
-    return next((line for line in lines if line and not line.startswith(("Traceback", "File ", "[", "W1", "E1"))), "")
+    others = ("Traceback", "The above", "File ", "[", "W1", "E1")
+    return next((line for line in lines if line and not line.startswith(others)), "")
 
 
 def cause(found: list[Said]) -> Said | None:
