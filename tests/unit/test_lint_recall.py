@@ -501,3 +501,11 @@ def test_a_count_without_the_embedding_or_a_name_in_two_rows_is_no_slip(lint) ->
     named = LADDER.replace("| 16 | 354 |", "| 16 | 405 |")
     row = next(line for line in named.splitlines() if "405" in line)
     assert not [f for f in lint(named + row.replace("0.791", "0.794") + "\n") if f.level == "error"]
+
+
+@pytest.mark.parametrize("note", [
+    "|label|layer|hidden|head\n|1||| |\n| ||| |\n|0B|4|2| |",
+    "| Knoten | | Mikrobatch | Zeit/Schritt | T/s/GPU |\n| 1 | | | 44,8 | 23.357 |\n| 1 | | | 43,93 | 23.867 |\n"
+    f"| 1 | | | 3,{'9' * 330} | 24"], ids=["no parameters", "more digits than a float has"])
+def test_figures_that_nothing_divides_by(lint, note: str):
+    lint(note)

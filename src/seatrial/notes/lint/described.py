@@ -85,7 +85,7 @@ def _table(file: str, top: int, lines: tuple[str, ...]) -> list[Finding]:
         shape = _shape(cells, at)
         for name in ("params", "size_label") if shape is not None else ():
             said = label_parameters(cells[at[name]]) if name in at and not is_mixture(cells[at[name]]) else None
-            if said is None or shape is None:
+            if said is None or shape is None or said[0] <= 0:
                 continue
             wrong = _wrong(shape, *said, exact=name == "params")
             kept += not wrong

@@ -516,7 +516,7 @@ def _measure(row: Row, name: str, value: float, bounds: tuple[float, float], sco
     half = min(figure.unit / 2 * max(1.0, value / figure.value), 0.003 * value)
     half = max(0.0, half - (high - low) / 2) if abs(math.log(value / figure.value)) < FAR else half
     slip = digits.slip(figure.like(figure.value), _in_print(figure, low - half, high + half))
-    pointless = figure.value * (like.step or like.unit) / (figure.step or figure.unit)
+    pointless = figure.value * (like.step or like.unit) / ((figure.step or figure.unit) or math.inf)
     if like is not figure and low - half <= pointless <= high + half:
         # The point that the other cells of the column have, and this one lost.
         score, why, shown, value = score + SLIP[0][1], " (the point moved)", like.like(pointless), pointless
