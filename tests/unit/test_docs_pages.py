@@ -13,7 +13,7 @@ from docs_tools import insert, links, pages
 
 PAGES = pages.all_pages()
 RUN = ("console",)
-SHOWN = ("text", "toml", "python", "markdown", "json", "{toctree}")
+SHOWN = ("text", "toml", "yaml", "python", "markdown", "json", "{toctree}")
 
 
 @pytest.fixture(params=PAGES, ids=lambda path: str(path.relative_to(pages.ROOT)))
@@ -43,6 +43,8 @@ def test_files_that_a_page_shows_are_what_they_claim_to_be(path):
             tomllib.loads(block.text)
         elif block.language == "json":
             json.loads(block.text)
+        elif block.language == "yaml":
+            pytest.importorskip("yaml").safe_load(block.text)
         elif block.language == "python":
             ast.parse(block.text)
 
