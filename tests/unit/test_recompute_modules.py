@@ -13,6 +13,7 @@ import pytest
 from seatrial import presets, rules, trialfile
 from seatrial.engines import homes
 from seatrial.errors import BadInput, Infeasible
+from seatrial.native import nemo
 from seatrial.native.megatron import of_values
 from seatrial.plan import experts, memory, rows
 from seatrial.plan.configs import Configs, decoded
@@ -115,6 +116,8 @@ def test_flags_go_out_and_come_back():
         assert ("moe_shared_expert_overlap" in names) == ("shared_experts" not in (modules or ""))
         back = of_values(values, where="flags", world=128).tables["topology"]
         assert (back["recompute"], back.get("recompute_modules")) == ("selective", modules)
+    dense = nemo.files(trial("mlp", model=presets.model("llama3-8b"), zero=1))[nemo.FILE]
+    assert '  recompute_modules: ["mlp"]' in dense.splitlines()
     eight = replace(given, topology=replace(given.topology, precision="fp8"))
     assert ("--fp8-recipe", "tensorwise") in megatron_lm(eight).flags, "delayed scaling refuses these modules"
 

@@ -33,6 +33,8 @@ ELSEWHERE = {"micro_batch_size": "train", "global_batch_size": "train", "rampup_
 """What is not the model's."""
 LEFT = ("group_query_attention", "max_position_embeddings", "bf16", "fp16", "fp8_format", "transformer_impl", "swiglu",
         "num_layers_per_virtual_pipeline_stage", "fp8_recipe")
+LISTS = ("recompute_modules",)
+"""Lists though of one."""
 PRECISIONS = {"fp32": None, "bf16": "bf16_mixed", "fp16": "fp16_mixed", "fp8": "bf16_with_fp8_delayed_scaling_mixed"}
 OLD = {"encoder_seq_length": "seq_length", "activations_checkpoint_granularity": "recompute_granularity",
        "activations_checkpoint_method": "recompute_method", "activations_checkpoint_num_layers": "recompute_num_layers",
@@ -70,7 +72,8 @@ def files(trial: Trial) -> dict[str, str]:
         name = flag.removeprefix("--").replace("-", "_")
         if name in LEFT:
             continue
-        said = True if not values else _scalar(values[0]) if len(values) == 1 else [_scalar(value) for value in values]
+        said = True if not values else _scalar(values[0]) if len(values) == 1 and name not in LISTS else [
+            _scalar(value) for value in values]
         table = tables[ELSEWHERE.get(name, "model")]
         table[INVERTED.get(name, MODEL.get(name, name))] = not said if name in INVERTED else said
     t, m = trial.topology, trial.model
