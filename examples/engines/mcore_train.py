@@ -43,10 +43,10 @@ class Attention(MegatronModule):
         super().__init__(config=config)
 
     def forward(self, q, k, v, *_, **__):
-        seq, batch, heads, size = q.shape
+        seq, batch = q.shape[:2]
         q, k, v = (t.permute(1, 2, 0, 3) for t in (q, k, v))
         mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=k.shape[1] != q.shape[1])
-        return mixed.permute(2, 0, 1, 3).reshape(seq, batch, heads * size)
+        return mixed.permute(2, 0, 1, 3).reshape(seq, batch, -1)
 
 
 def applied(config, chunks):
@@ -63,7 +63,7 @@ def applied(config, chunks):
 
 
 def main():
-    a = fsdp2.arguments(tp=1, pp=1, vp=1, recompute=("none", "full", "selective"))
+    a = fsdp2.arguments(tp=1, pp=1, vp=1, recompute=("none", "full", "selective"), **{"recompute-modules": "core_attn"})
     a.device = "cuda" if real else "cpu"
     rank, device = fsdp2.begin(a, "megatron-core")
     world = torch.distributed.get_world_size()
@@ -83,7 +83,7 @@ def main():
         virtual_pipeline_model_parallel_size=a.vp if a.vp > 1 else None, masked_softmax_fusion=False, persist_layer_norm=False,
         bias_activation_fusion=False, bias_dropout_fusion=False, gradient_accumulation_fusion=False,
         recompute_granularity=None if a.recompute == "none" else a.recompute,
-        recompute_method="uniform" if a.recompute == "full" else None,
+        recompute_modules=a.recompute_modules.split("+"), recompute_method="uniform" if a.recompute == "full" else None,
         recompute_num_layers=1 if a.recompute == "full" else None, deallocate_pipeline_outputs=True)  # fmt: skip
     spec = get_gpt_layer_local_spec(normalization=config.normalization)
     spec.submodules.self_attention.submodules.core_attention = Attention

@@ -27,7 +27,7 @@ OPTIONS: Any = None
 """The default of a parameter that stands for many."""
 CHOSEN = ("cp_kind", "zero_group", "stage_layers", "ep", "etp")
 """Knobs that `plan` and `tune` can be given, and choose for each layout where they are not …"""
-ROUTING = ("moe_balance", "moe_dispatcher")
+ROUTING = ("moe_balance", "moe_dispatcher", "recompute_modules")
 """… and those that are the same of all."""
 NUMBERS = tuple(name for name in SEARCHED if BY_FIELD[name].type is int)
 RULE = f"Your own condition, as 'dp % 4 == 0'; of {', '.join(NUMBERS)}, nodes, world, microbatches, layers, heads, …"

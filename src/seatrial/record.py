@@ -127,6 +127,7 @@ class Record:
     etp: int | None = None
     moe_balance: str = ""
     moe_dispatcher: str = ""
+    recompute_modules: str = ""
     attention: str = ""
     overlap: str = ""
     compile: bool | None = None

@@ -100,6 +100,7 @@ def topology_fits_model(model: Model, t: Topology, engine: str) -> Iterator[Viol
                                                         f"the nearest are {_multiples_near(model.pad_vocab_to, t.tp)}")
     facts = _facts(engine)
     yield from experts_fit(model, t, facts)
+    yield from modules_fit(model, t, facts)
     if t.cp > 1:
         yield from context_fits(model, t, facts)
     elif t.sequence_parallel and model.seq % t.tp:
@@ -160,6 +161,26 @@ def experts_fit(model: Model, t: Topology, facts: engine_models.EngineModel) -> 
         yield Violation(code="experts-sequence", level="warning",
                         message=f"TP {t.tp} without sequence parallelism: {facts.name} refuses that with experts; it is "
                                 "forecast with it")
+
+
+_MODULES_OF = {"mla_up_proj": "latent attention", "moe_act": "experts", "moe": "experts", "shared_experts": "shared experts"}
+
+
+def modules_fit(model: Model, t: Topology, facts: engine_models.EngineModel) -> Iterator[Violation]:
+    if t.recompute_modules is None:
+        return
+    said = f"recompute_modules {t.recompute_modules}"
+    if not facts.modules:
+        yield Violation(code="recompute-modules", message=f"{said}: {facts.name} takes no list of modules; recompute none, "
+                                                          "selective or full alone would do")
+    elif t.recompute != "selective":
+        yield Violation(code="recompute-modules", message=f"{said} with recompute {t.recompute}: a list of modules goes with "
+                                                          "recompute selective")
+    has = {"latent attention": model.latent is not None, "experts": model.mixture, "shared experts": bool(model.shared_inner)}
+    for name in t.recompute_modules.split("+"):
+        if name in _MODULES_OF and not has[_MODULES_OF[name]]:
+            yield Violation(code="recompute-modules", message=f"{said}: the model has no {_MODULES_OF[name]} for {name}; "
+                                                              f"left out, the rest would do")
 
 
 def context_fits(model: Model, t: Topology, facts: engine_models.EngineModel) -> Iterator[Violation]:

@@ -157,10 +157,10 @@ def test_a_larger_ep_holds_fewer_experts_and_a_dense_model_knows_none():
 
 def test_what_one_layer_of_experts_keeps_is_megatrons_count():
     """Of each row: the input of fc1 (2 h), its output (4 f), the weighted activation (2 f); selective leaves the last out."""
-    c = configs(dp=64, ep=8, moe_balance="forced")
+    c = configs(dp=64, ep=8, moe_balance="forced", recompute="selective")
     element, count = np.array([2.0]), 8192 * 8
     left = memory.expert_left_bytes(c, H100, element, experts.rows(c))
-    beside = memory.left_bytes(replace(c, inner=c.shared_inner), H100, element)
+    beside = memory.left_bytes(replace(c, inner=c.shared_inner), H100, element, routed=True)
     router = 8192 * 128 * 20
     assert left.everything[0] - beside.everything[0] == count * (2 * 2048 + 6 * 768) + router
     assert left.partly[0] - beside.partly[0] == count * (2 * 2048 + 4 * 768) + router
@@ -170,13 +170,14 @@ def test_what_one_layer_of_experts_keeps_is_megatrons_count():
 
 
 def test_latent_attention_keeps_what_it_expanded_and_what_it_compressed():
-    c = configs("deepseek-v3", dp=64, ep=8)
+    c = configs("deepseek-v3", dp=64, ep=8, recompute="selective")
     kept = memory.left_bytes(replace(c, inner=0 * c.inner), H100, np.array([2.0]))
     heads, tokens = 128, 4096
     expanded, out = 2 * heads * (192 + 192 + 128), 2 * heads * 128
     compressed = 4 * (1536 + 512) + 2 * 64
     assert kept.everything[0] == tokens * (8 * 7168 + expanded + out + compressed + 4 * heads)
-    assert kept.partly[0] == tokens * (4 * 7168 + out + compressed + 4 * heads)
+    # Without the norm's output before attention and those of what is compressed; the MLP's norm is part of its first linear.
+    assert kept.partly[0] == tokens * (6 * 7168 + out + compressed - 2 * (1536 + 512) + 4 * heads)
 
 
 def test_a_layer_takes_its_gemms_and_its_share_of_the_experts():

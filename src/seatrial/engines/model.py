@@ -21,7 +21,7 @@ from seatrial import fields
 from seatrial.errors import BadInput
 from seatrial.plaindata import read_toml
 from seatrial.schedule import ScheduleKind
-from seatrial.spec import Attention, ContextKind, Device, Dispatcher
+from seatrial.spec import Attention, ContextKind, Device, Dispatcher, Module
 
 Uneven = Literal["equal", "embedding-slots", "balanced", "any"]
 Selective = Literal["attention", "half-gemms", "elements"]
@@ -120,7 +120,7 @@ class EngineModel:
     kept_fp8: tuple[float, ...] = (8.0, 4.0, 4.0, 6.0)
     """The same in fp8."""
     kept_selective: tuple[float, ...] = (8.0, 4.0, 4.0, 6.0)
-    """The same with selective recompute."""
+    """The same with selective recompute; where there are `modules`, of core attention."""
     masks: bool = False
     """Whether dropout keeps its masks, a byte for each number."""
     gathers_norms: bool = False
@@ -134,9 +134,9 @@ class EngineModel:
     """The same in fp8 …"""
     kept_experts_selective: tuple[float, ...] = (2.0, 6.0, 20.0)
     """… and with selective recompute."""
-    recomputes_up: bool = False
-    """Whether selective recompute of a model with experts or latent attention makes the outputs of norms and what latent
-    attention expands again, in place of attention."""
+    modules: tuple[Module, ...] = ()
+    """What selective recompute can be told to make again; none where it makes `selective` again and takes no list. Norms count
+    where they are modules of their own, as in Transformer Engine: before latent attention and before experts."""
     last_gemm_kept: bool = False
     """Whether full recompute leaves out a layer's last GEMM, whose output nobody needs again."""
     stage_outputs: bool = False

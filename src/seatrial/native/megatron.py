@@ -22,7 +22,7 @@ from seatrial.native.base import Native, beside, data_parallel, enough, shaped
 from seatrial.native.told import Told, counted
 from seatrial.plan.emit import COMM_TYPES
 from seatrial.plan.emit_experts import BALANCES
-from seatrial.spec import round_up, stage_split
+from seatrial.spec import MODULES, read_modules, round_up, stage_split, usual_modules
 
 BLOCK = re.compile(r"^-+ (?:end of )?arguments -+\s*$", re.M)
 _PRINTED = re.compile(r"^\s*(?:\[\w+\]:)?\s*(?P<key>[a-z]\w*) \.{2,} ?(?P<value>.*?)\s*$", re.M)
@@ -298,7 +298,7 @@ def _layout(told: Told, notes: list[str], model: Mapping[str, Any], world: int |
             raise BadInput(f"{told.where}: num_distributed_optimizer_instances {copies} does not divide DP {t['dp']} x CP "
                            f"{t['cp']}")
         t["zero_group"] = t["dp"] * t["cp"] // copies
-    t["recompute"] = _recompute(told, notes, model)
+    t |= _recompute(told, notes, model)
     if model.get("experts") is not None:
         expert_tp = told.whole("expert_tensor_parallel_size")
         t |= {"ep": told.whole("expert_model_parallel_size") or 1,
@@ -315,22 +315,24 @@ def _kind(told: Told) -> str:
     return str(kind)
 
 
-def _recompute(told: Told, notes: list[str], model: Mapping[str, Any]) -> str:
+def _recompute(told: Told, notes: list[str], model: Mapping[str, Any]) -> dict[str, str]:
     if told.on("checkpoint_activations") or told.get("activations_checkpoint_method") is not None:  # until 2022
         told.neutral(("checkpoint_num_layers", "activations_checkpoint_num_layers"))
-        return "full"
+        return {"recompute": "full"}
     found = told.word("recompute_granularity", {"full": "full", "selective": "selective"},
                       "selective" if told.on("recompute_activations") else "none")
-    modules = told.get("recompute_modules")
+    modules, whole = told.get("recompute_modules"), told.on("moe_layer_recompute")
     method, each = told.get("recompute_method"), told.whole("recompute_num_layers")
     if found == "full" and (method == "block" or each not in (None, 1)):
         notes.append(f"full recompute by {method or 'uniform'} with {each or 1} layers: taken for every layer by itself")
-    if found == "selective" and modules is not None:
-        usual = ["core_attn"] if model.get("experts") is None and "latent" not in model else [
-            "layernorm", *(["moe_act"] if model.get("experts") else []), *(["mla_up_proj"] if "latent" in model else [])]
-        if (given := [modules] if isinstance(modules, str) else list(modules)) != usual:
-            notes.append(f"recompute_modules {' '.join(map(str, given))}: forecast as {' '.join(usual)}")
-    return str(found)
+    if found != "selective" and not whole:
+        return {"recompute": str(found)}
+    # Megatron's own default, of any model.
+    given = modules if isinstance(modules, list) else [modules or "core_attn"]
+    asked = read_modules("+".join(map(str, [*given, *(["moe"] if whole else [])])))
+    usual = usual_modules(experts=int(model.get("experts") is not None), latent=int("latent" in model))
+    own = "+".join(name for name in MODULES if usual.get(name))
+    return {"recompute": "selective"} | ({"recompute_modules": asked} if asked != own else {})
 
 
 def _stages(told: Told, layers: int, t: Mapping[str, Any]) -> dict[str, Any]:

@@ -32,7 +32,9 @@ ELSEWHERE = {"micro_batch_size": "train", "global_batch_size": "train", "rampup_
              "num_distributed_optimizer_instances": "ddp"}
 """What is not the model's."""
 LEFT = ("group_query_attention", "max_position_embeddings", "bf16", "fp16", "fp8_format", "transformer_impl", "swiglu",
-        "num_layers_per_virtual_pipeline_stage")
+        "num_layers_per_virtual_pipeline_stage", "fp8_recipe")
+LISTS = ("recompute_modules",)
+"""Lists though of one."""
 PRECISIONS = {"fp32": None, "bf16": "bf16_mixed", "fp16": "fp16_mixed", "fp8": "bf16_with_fp8_delayed_scaling_mixed"}
 OLD = {"encoder_seq_length": "seq_length", "activations_checkpoint_granularity": "recompute_granularity",
        "activations_checkpoint_method": "recompute_method", "activations_checkpoint_num_layers": "recompute_num_layers",
@@ -70,7 +72,8 @@ def files(trial: Trial) -> dict[str, str]:
         name = flag.removeprefix("--").replace("-", "_")
         if name in LEFT:
             continue
-        said = True if not values else _scalar(values[0]) if len(values) == 1 else [_scalar(value) for value in values]
+        said = True if not values else _scalar(values[0]) if len(values) == 1 and name not in LISTS else [
+            _scalar(value) for value in values]
         table = tables[ELSEWHERE.get(name, "model")]
         table[INVERTED.get(name, MODEL.get(name, name))] = not said if name in INVERTED else said
     t, m = trial.topology, trial.model
@@ -83,6 +86,8 @@ def files(trial: Trial) -> dict[str, str]:
     head = (f"# {t.product}: merged over the ConfigContainer of a Megatron-Bridge recipe, as its examples' --config-file is.\n"
             "# Written from NeMo's documentation; not run here.\n")
     precision = PRECISIONS[t.precision]
+    if precision and ("--fp8-recipe", "tensorwise") in dialect.flags:
+        precision = precision.replace("delayed", "current")
     lines = [f"mixed_precision: {precision}"] if precision else []
     for title, given in tables.items():
         lines += [f"{title}:", *(f"  {key}: {json.dumps(value)}" for key, value in given.items())] if given else []

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from seatrial.columns import BY_FIELD, KNOBS, LAYOUT, by_field
 from seatrial.engines.model import DEFAULT, EngineModel, model_of
 from seatrial.errors import BadInput
-from seatrial.spec import OVERLAPS, Cluster, Execution, Topology, Trial, stage_split, stages_of
+from seatrial.spec import MODULES, OVERLAPS, Cluster, Execution, Topology, Trial, stage_split, stages_of
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -48,13 +48,14 @@ ATTENTION = BY_FIELD["attention"].choices
 def encode(knobs: Mapping[str, Any]) -> dict[str, int]:
     """What is not stated counts 0. Layers of each stage are no number: `split` has them."""
     return {name: CHOICES[name].index(value) if value and name in CHOICES else documents_code(value) if name == "documents"
-            else int(value or name == "ep") for name, value in knobs.items() if name != "stage_layers"}  # fmt: skip
+            else modules_code(value) if name == "recompute_modules" else int(value or name == "ep")
+            for name, value in knobs.items() if name != "stage_layers"}  # fmt: skip
 
 
 def decoded(row: Mapping[str, int]) -> dict[str, Any]:
     """The knobs among a row's numbers, as a topology and a batch have them."""
     found = {name: CHOICES[name][row[name]] if name in CHOICES else DOCUMENTS[row[name]] if name == "documents"
-             else BY_FIELD[name].type(row[name])
+             else modules_of(row[name]) if name == "recompute_modules" else BY_FIELD[name].type(row[name])
              for name in KNOBS if name in row and (row[name] or BY_FIELD[name].default is not None)}  # fmt: skip
     split = SPLITS[row["split"]] if "split" in row else ()
     return {**found, "stage_layers": split} if split and split != stage_split(sum(split), len(split)) else found
@@ -68,6 +69,15 @@ def documents_code(documents: str | None) -> int:
     if documents not in DOCUMENTS:
         DOCUMENTS.append(documents)
     return DOCUMENTS.index(documents)
+
+
+def modules_code(modules: str | None) -> int:
+    """A bit each of MODULES; 0 as the engine has it."""
+    return sum(1 << MODULES.index(name) for name in MODULES if name in (modules or "").split("+"))
+
+
+def modules_of(code: int) -> str:
+    return "+".join(name for bit, name in enumerate(MODULES) if code >> bit & 1)
 
 
 def coded(trial: Trial) -> dict[str, int]:
@@ -153,6 +163,8 @@ class Configs:
     """Packed into a sequence: the index in DOCUMENTS."""
     zero: Ints
     recompute: Ints
+    recompute_modules: Ints
+    """What selective recompute makes again, a bit each of MODULES; 0 as the engine has it."""
     schedule: Ints
     precision: Ints
     sequence_parallel: Ints

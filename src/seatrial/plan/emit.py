@@ -208,12 +208,16 @@ def megatron_lm(trial: Trial) -> Dialect:
         flags += [("--recompute-granularity", "full"), ("--recompute-method", "uniform"), ("--recompute-num-layers", "1")]
     elif t.recompute == "selective":
         flags.append(("--recompute-granularity", "selective"))
-        flags += filter(None, [emit_experts.recomputed(m)])
+        # Megatron's own default is attention alone.
+        if (modules := t.modules(m)) != ("core_attn",):
+            flags.append(("--recompute-modules", *modules))
     flags += [*_architecture(m), *emit_experts.experts(trial)]
     if not m.ties:
         flags.append(("--untie-embeddings-and-output-weights",))
     if t.precision == "fp8":
         flags += [("--bf16",), ("--fp8-format", "hybrid"), ("--transformer-impl", "transformer_engine")]
+        if t.recompute == "selective" and {"layernorm", "moe_act"} & set(t.modules(m)):
+            flags.append(("--fp8-recipe", "tensorwise"))  # with delayed scaling it refuses these modules
     return Dialect(flags=flags, notes=notes)
 
 

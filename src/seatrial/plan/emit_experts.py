@@ -23,7 +23,7 @@ def experts(trial: Trial) -> Iterator[tuple[str, ...]]:
     yield "--moe-ffn-hidden-size", str(m.expert_inner)
     if m.shared_inner:
         yield "--moe-shared-expert-intermediate-size", str(m.shared_inner)
-        if t.moe_dispatcher == "alltoall":
+        if t.moe_dispatcher == "alltoall" and not (t.recompute == "selective" and "shared_experts" in t.modules(m)):
             yield ("--moe-shared-expert-overlap",)
     if m.dense_layers:
         yield "--moe-layer-freq", str([int(m.has_experts(layer)) for layer in range(m.layers)]).replace(" ", "")
@@ -76,13 +76,6 @@ def latent(m: Model) -> Iterator[tuple[str, ...]]:
         yield "--rotary-scaling-factor", repr(m.rope_factor or 1.0)
         yield "--mscale", repr(m.rope_mscale or 1.0)
         yield "--mscale-all-dim", repr(m.rope_mscale_all_dim or 0.0)
-
-
-def recomputed(m: Model) -> tuple[str, ...]:
-    """What selective recompute is forecast to make again; nothing where it is Megatron's own default, attention."""
-    if not m.mixture and m.latent is None:
-        return ()
-    return ("--recompute-modules", "layernorm", *(["moe_act"] if m.mixture else []), *(["mla_up_proj"] if m.latent else []))
 
 
 def beyond(trial: Trial) -> Iterator[str]:

@@ -315,8 +315,8 @@ def neighbours(trial: Trial) -> list[tuple[str, Topology]]:
                 add(f"ZeRO group {now} -> {group}", zero_group=None if group == t.data_ranks else group)
     out += [(f"ZeRO {t.zero} -> {zero}", replace(t, zero=zero)) for zero in can.zero_stages
             if zero != t.zero and t.data_ranks > 1]
-    out += [(f"recompute {t.recompute} -> {mode}", replace(t, recompute=mode)) for mode in RECOMPUTE  # type: ignore[arg-type]
-            if mode != t.recompute]
+    out += [(f"recompute {t.recompute} -> {mode}", replace(t, recompute=mode, recompute_modules=None))  # type: ignore[arg-type]
+            for mode in RECOMPUTE if mode != t.recompute]
     if t.pp > 1:
         for kind in can.schedules:
             for vp in (2, 3, 4) if KINDS[kind].virtual else (1,):

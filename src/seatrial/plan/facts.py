@@ -4,6 +4,7 @@
     timed(c, machine)("host_us")        the same of what happens on a GPU alone
     says(c, "selective", "attention")   whether the fact is that word
     attention(c, device)                the kernel each configuration takes: an index in ATTENTION
+    redone(c, "moe_act")                whether selective recompute makes that module again
     overlaps(c, "tensor")               whether that was asked for, asked not, or is left to the engine: 1, 0, -1
 """
 from __future__ import annotations
@@ -16,14 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seatrial.engines.model import DEFAULT, EngineModel, model_of
-from seatrial.plan.configs import ATTENTION, OVERLAP_BITS, PRECISIONS, Configs, Ints, engine_at
-from seatrial.spec import Device
+from seatrial.plan.configs import ATTENTION, OVERLAP_BITS, PRECISIONS, RECOMPUTE, Configs, Ints, engine_at
+from seatrial.spec import MODULES, Device, Module, usual_modules
 
 if TYPE_CHECKING:
     from seatrial.plan.kernels import Machine
 
 STORED, FUSED, HOPPER = range(3)
 FP16 = PRECISIONS.index("fp16")
+SELECTIVE = RECOMPUTE.index("selective")
 
 
 def engines(c: Configs) -> tuple[list[EngineModel], Ints | None]:
@@ -59,6 +61,20 @@ def attention(c: Configs, device: Device) -> Ints:
     found, back = engines(c)
     usual = np.array([ATTENTION.index(engine.attention_on(device)) for engine in found])
     return np.where(c.attention >= 0, c.attention, usual[0] if back is None else usual[back])
+
+
+def listed(c: Configs) -> NDArray[np.bool_]:
+    """Whether selective recompute takes a list of modules."""
+    found, back = engines(c)
+    values = np.array([bool(engine.modules) for engine in found])
+    return np.broadcast_to(values[0], len(c)) if back is None else values[back]
+
+
+def redone(c: Configs, module: Module) -> NDArray[np.bool_]:
+    usual = usual_modules(experts=(c.experts > 0) * 1, latent=c.is_latent).get(module, 0)
+    asked = np.where(c.recompute_modules > 0, (c.recompute_modules >> MODULES.index(module)) & 1, usual) == 1
+    fixed = says(c, "selective", "attention") & (module == "core_attn")
+    return (c.recompute == SELECTIVE) & np.where(listed(c), asked, fixed)
 
 
 def overlaps(c: Configs, what: str) -> Ints:

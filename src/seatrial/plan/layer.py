@@ -74,20 +74,24 @@ def _routed(c: Configs, cluster: Cluster, machine: Machine) -> dict[str, Cost]:
     fact = facts.timed(c, machine)
     beside = replace(c, inner=c.shared_inner)
     # The shared experts' sums over TP; without any, tokens that were whole on each rank are put together again.
-    cost = _block(beside, cluster, machine, np.where(c.shared_inner > 0, 1.0, np.where(facts.cuts_sequence(c), 0.0, 0.5)))
+    cost = _block(beside, cluster, machine, np.where(c.shared_inner > 0, 1.0, np.where(facts.cuts_sequence(c), 0.0, 0.5)),
+                  routed=True)
     few, back = _distinct(c, machine, ROUTED)
     grouped = _grouped(c, machine) if back is None else _spread(_grouped(c.take(few), machine.take(few)), back)
     moved = _moved(c, machine)
     there = experts.dispatch_s(c, cluster, machine)
     shared = _gemms_s(machine, list(_mlp(beside)))
-    travels = [2 * there - np.minimum(2 * there, own) * fact("shared_hidden") for own in shared]
+    # Recomputed shared experts run by themselves.
+    hides = np.where(facts.redone(c, "shared_experts"), 0.0, fact("shared_hidden"))
+    travels = [2 * there - np.minimum(2 * there, own) * hides for own in shared]
     wait = experts.excess(c)
-    full, some = c.recompute == FULL, c.recompute == SELECTIVE
-    again = np.where(full, 1.0, 0.0)
+    full, some, whole = c.recompute == FULL, c.recompute == SELECTIVE, facts.redone(c, "moe")
+    again = np.where(full | whole, 1.0, 0.0)
     down = 1 / (2 + c.gated)
     gemms_again = np.where(full, np.where(fact("last_gemm_kept"), 1 - down, 1.0),
-                           np.where(some & facts.says(c, "selective", "half-gemms"), down, 0.0))
-    acts_again = np.where(some, 0.25, again)
+                           np.where(some & facts.says(c, "selective", "half-gemms"), down, again))
+    activation = facts.redone(c, "moe_act") * _activation_s(c, machine) / np.maximum(moved[0], 1e-12)
+    acts_again = np.where(some & ~whole, np.where(facts.listed(c), activation, 0.25), again)
     own = [_rested(machine, seconds, moves + far) for seconds, moves, far in zip(grouped, moved, travels)]
     cost["experts"] = Cost(own[0], own[1] + gemms_again * own[0])
     memory = cost["memory"]
@@ -131,7 +135,7 @@ def _moved(c: Configs, machine: Machine) -> tuple[Floats, Floats]:
     up = (1 + c.gated) * inner
     permuted = fact("permute_passes") * experts.permuted_s(c, machine)
     routed = element_s(machine, experts.own_tokens(c) * c.experts * ROUTER_BYTES)
-    forward = permuted + routed + copy_s(machine, rows * e * (up + inner))
+    forward = permuted + routed + _activation_s(c, machine)
     backward = permuted + routed + copy_s(machine, rows * e * (2 * up + inner))
     eight = np.where(c.precision == FP8, fact("fp8_cast_bytes") / 2, 0.0)
     held = numbers(expert_tensors(c, c.ep, c.expert_tp))
@@ -140,8 +144,14 @@ def _moved(c: Configs, machine: Machine) -> tuple[Floats, Floats]:
             backward + copy_s(machine, rows * (up + c.hidden) * eight + weights))
 
 
-def _block(c: Configs, cluster: Cluster, machine: Machine, summed: Any = 1.0) -> dict[str, Cost]:
-    """A layer without what the host adds; `summed`: of the tensor-parallel collectives behind attention, how many there are."""
+def _activation_s(c: Configs, machine: Machine) -> Floats:
+    """Of the experts' rows."""
+    return copy_s(machine, experts.rows(c) * machine.element_bytes * (2 + c.gated) * -(-c.expert_inner // c.expert_tp))
+
+
+def _block(c: Configs, cluster: Cluster, machine: Machine, summed: Any = 1.0, *, routed: bool = False) -> dict[str, Cost]:
+    """A layer without what the host adds; `summed`: of the tensor-parallel collectives behind attention, how many there are;
+    `routed`: one whose MLP is the shared experts."""
     fact = facts.timed(c, machine)
     e = machine.element_bytes
     tokens = c.tokens
@@ -174,7 +184,11 @@ def _block(c: Configs, cluster: Cluster, machine: Machine, summed: Any = 1.0) ->
     # Each micro-batch's weight gradient is added to what has accumulated.
     adds = (c.microbatches > 1) | fact("always_accumulates")
     accumulate = np.where(adds, copy_s(machine, matrices(c, c.tp) * fact("accumulate_bytes") * e / 2), 0.0)
-    redone = _recomputed(c, machine, w)
+    # Of a list of modules: a norm reads and writes; an MLP without experts has its own inside.
+    mlp = facts.redone(c, "moe") | facts.redone(c, "shared_experts") if routed else facts.redone(c, "mlp")
+    norms = facts.redone(c, "layernorm") * (c.is_latent + routed) + mlp * (not routed)
+    passes = norms * 2 * e * c.hidden / wide + facts.redone(c, "mla_up_proj") * copies + mlp * activation_f
+    redone = _recomputed(c, machine, w, mlp, passes / (whole_f + copies + activation_f), mlp * summed / (1 + summed))
     matmul_f = _rested(machine, matmul_f, scores_f + memory_f)
     matmul_b = _rested(machine, matmul_b, scores_b + memory_b)
     cost = {
@@ -229,24 +243,23 @@ class Recomputed(NamedTuple):
     collectives: Floats
 
 
-def _recomputed(c: Configs, machine: Machine, w: Widths) -> Recomputed:
-    full, some = c.recompute == FULL, c.recompute == SELECTIVE
+def _recomputed(c: Configs, machine: Machine, w: Widths, mlp: Any, passes: Floats, summed: Any) -> Recomputed:
+    """`mlp`: whether a list of modules has the MLP; `passes`, `summed`: shares of passes over memory and of collectives that
+    one makes again."""
+    full, some, listed = c.recompute == FULL, c.recompute == SELECTIVE, facts.listed(c)
     linears = matrices(c, c.tp) / c.hidden
-    # Of models with experts or latent attention: norms, activations, and what latent attention expands.
-    expands = some & facts.of(c, "recomputes_up") & ((c.experts > 0) | (c.is_latent == 1))
-    attention = some & facts.says(c, "selective", "attention") & ~expands
     half = some & facts.says(c, "selective", "half-gemms")
-    elements = some & facts.says(c, "selective", "elements") | expands
+    elements = np.where(listed, passes, 0.5 * (some & facts.says(c, "selective", "elements")))
     # Every second GEMM of a block: the keys', the attention's output, the MLP's second; attention and its like are kept.
     redone = (w.context + np.where(c.gated == 1, (w.qkv - w.context) / 2, 0.0) + w.inner) / linears
-    gemms = np.where(half, np.where(c.is_latent == 1, 0.5, redone), 0.0)
+    gemms = np.where(half, np.where(c.is_latent == 1, 0.5, redone), mlp * (w.up + w.inner) / linears)
     if (c.is_latent == 1).any():
         up = numbers([tensor for tensor in latent_split(c, c.tp) if tensor.name != "out.weight"])
-        gemms = np.where(expands, up / linears / c.hidden, gemms)
+        gemms = gemms + facts.redone(c, "mla_up_proj") * up / linears / c.hidden
     all_of = np.where(facts.timed(c, machine)("last_gemm_kept"), 1 - w.inner / linears, 1.0)
-    return Recomputed(gemms=np.where(full, all_of, gemms), attention=np.where(full | attention, 1.0, 0.0),
-                      elements=np.where(full | half, 1.0, np.where(elements, 0.5, 0.0)),
-                      collectives=np.where(full, 1.0, np.where(half, 0.5, 0.0)))
+    return Recomputed(gemms=np.where(full, all_of, gemms), attention=np.where(full | facts.redone(c, "core_attn"), 1.0, 0.0),
+                      elements=np.where(full | half, 1.0, elements),
+                      collectives=np.where(full, 1.0, np.where(half, 0.5, summed)))
 
 
 def _casts(c: Configs, machine: Machine) -> tuple[Any, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -242,8 +243,8 @@ class Left(NamedTuple):
         return kept, np.maximum(at_work, 0.0) + self.passing
 
 
-def left_bytes(c: Configs, cluster: Cluster, element: Floats) -> Left:
-    """Of a layer without experts.
+def left_bytes(c: Configs, cluster: Cluster, element: Floats, *, routed: bool = False) -> Left:
+    """Of a layer without experts; `routed`: of one with them, but for what is theirs.
 
     The engine says what is kept of each width; scores where they are stored, 5 a s / h t, as Korthikanti et al. have it
     ("Reducing Activation Recomputation in Large Transformer Models").
@@ -272,32 +273,44 @@ def left_bytes(c: Configs, cluster: Cluster, element: Floats) -> Left:
     plain, eight, some = kept_by("kept"), kept_by("kept_fp8"), kept_by("kept_selective")
     lower = c.precision == FP8
     whole, split = np.where(lower, eight[0], plain[0]), np.where(lower, eight[1], plain[1])
-    # Outputs of both norms, and of what latent attention expands all but attention's own output.
-    expands = facts.of(c, "recomputes_up") & ((c.experts > 0) | (c.is_latent == 1))
-    made = np.where(c.is_latent == 1, 2.0 * w.qkv, 0.0) * scale
-    some = (np.where(expands, whole - np.where(lower, 2.0, 4.0) * h * scale / cut, some[0]),
-            np.where(expands, split - made, some[1]))
+    again = partial(facts.redone, c)
+    # What a list of modules leaves out: outputs of norms that are modules of their own, which an MLP's is not; what latent
+    # attention expands, with its norms; the MLP's inside. Checkpointed core attention keeps its inputs.
+    up, mlp = again("mla_up_proj"), again("moe") | again("shared_experts") if routed else again("mlp")
+    norms = again("layernorm") * (c.is_latent + routed) + mlp * (not routed)
+    by_f = np.asarray(facts.of(c, "kept"), dtype=np.float64)[..., 3]
+    by_f = np.where(lower, np.asarray(facts.of(c, "kept_fp8"), dtype=np.float64)[..., 3], by_f)
+    less = norms * h * gemm_input(c) * scale / cut, up * (c.q_rank + c.kv_rank) * gemm_input(c) * scale / cut
+    inside = (up * 2.0 * w.qkv + mlp * np.where(c.gated == 1, by_f, np.minimum(by_f, 4.0)) * w.inner) * scale
+    kept_more = np.where(again("core_attn") & (c.is_latent == 0), some[1] - plain[1], 0.0)
+    some_of = np.where(facts.listed(c), whole - sum(less) + split - inside + kept_more, some[0] + some[1])
     scores = np.where(stored, (4 * scale + 1) * c.heads * c.seq / c.tp, 0.0)
-    again = facts.says(c, "selective", "attention") & ~expands
     return Left(everything=tokens * (whole + split + scores),
-                partly=tokens * (some[0] + some[1] + np.where(again, 0.0, scores)),
+                partly=tokens * (some_of + np.where(again("core_attn"), 0.0, scores)),
                 boundary=tokens * 2 * h * scale / cut, stored=stored,
                 passing=tokens * (2 * h * scale + np.maximum(split / 2, scores / 2)))
 
 
+def gemm_input(c: Configs) -> Floats:
+    """Bytes of a number that a GEMM keeps for its weight's gradient, in 16 bits."""
+    return np.where(c.precision == FP8, 1.0, 2.0)
+
+
 def expert_left_bytes(c: Configs, cluster: Cluster, element: Floats, rows: Floats) -> Left:
     """Of a layer with experts whose rank computes so many rows."""
-    beside = left_bytes(replace(c, inner=c.shared_inner), cluster, element)
+    beside = left_bytes(replace(c, inner=c.shared_inner), cluster, element, routed=True)
     scale, width = element / 2, -(-c.expert_inner // c.expert_tp)
     # Backward: the outputs' gradients before and after they are put in order; or the activation's.
     passing = rows * scale * np.maximum(4.0 * c.hidden, 2.0 * c.hidden + (2 + 2 * c.gated) * width)
     everything, eight, some = (rows * row_bytes(c, name) * scale + _routed(c, name) for name in (
         "kept_experts", "kept_experts_fp8", "kept_experts_selective"))
     everything = np.where(c.precision == FP8, eight, everything)
+    some = np.where(facts.listed(c), everything - rows * facts.redone(c, "moe_act") * gemm_input(c) * width * scale, some)
     # Where all tokens are gathered: themselves and what comes back, and the scores of all.
     gathered = np.where(c.moe_dispatcher == experts.ALLGATHER, experts.own_tokens(c) * c.expert_ranks, 0.0)
     passing = passing + gathered * 4.0 * c.hidden * scale
     everything, some = (kept + gathered * c.experts * GATHERED_SCORE for kept in (everything, some))
+    some = np.where(facts.redone(c, "moe"), 0.0, some)
     return beside._replace(everything=beside.everything + everything, partly=beside.partly + np.minimum(some, everything),
                            passing=np.maximum(beside.passing, passing))
 
@@ -330,8 +343,7 @@ def activations(c: Configs, cluster: Cluster, element: Floats) -> tuple[Floats, 
     if not c.experts.any():
         return depth * flight * kept + output, np.broadcast_to(working, depth.shape)
     routed = experts.depths(c) + np.where(c.experts > 0, c.further, 0)
-    full = np.where(c.recompute == FULL, 1.0, routed)
-    most = 1 + experts.kept_excess(c, full)[0]
+    most = 1 + experts.kept_excess(c, np.where(_at_work_alone(c), 1.0, routed))[0]
     kept_here, working_here = expert_left_bytes(c, cluster, element, experts.rows(c) * most).of(c)
     # At work is one layer, whose fullest rank is fuller than that of several together.
     worst = expert_left_bytes(c, cluster, element, experts.rows(c) * (1 + experts.excess(c))).of(c)[1]
@@ -339,12 +351,19 @@ def activations(c: Configs, cluster: Cluster, element: Floats) -> tuple[Floats, 
             np.where(routed > 0, np.maximum(np.maximum(worst, working_here), np.where(depth > routed, working, 0.0)), working))
 
 
+def _at_work_alone(c: Configs) -> Any:
+    """Whether rows of experts are there in the layer at work alone."""
+    return (c.recompute == FULL) | facts.redone(c, "moe")
+
+
 def uneven_bytes(c: Configs, element: Floats) -> Floats:
     """[3, n]: standard deviation of what the fullest rank keeps of its experts' rows."""
-    routed = experts.depths(c)
-    layers = np.where(c.recompute == FULL, 1.0, routed * in_flight(c))
-    deviation = experts.kept_excess(c, np.where(c.recompute == FULL, 1.0, routed))[1]
-    each = np.where(c.recompute == SELECTIVE, row_bytes(c, "kept_experts_selective"), row_bytes(c, "kept_experts"))
+    routed, alone = experts.depths(c), _at_work_alone(c)
+    layers = np.where(alone, 1.0, routed * in_flight(c))
+    deviation = experts.kept_excess(c, np.where(alone, 1.0, routed))[1]
+    whole, width = row_bytes(c, "kept_experts"), -(-c.expert_inner // c.expert_tp)
+    some = np.where(facts.listed(c), whole - facts.redone(c, "moe_act") * 2.0 * width, row_bytes(c, "kept_experts_selective"))
+    each = np.where(c.recompute == SELECTIVE, some, whole)
     return np.where(routed > 0, layers * deviation * experts.rows(c) * each * element / 2, 0.0)
 
 

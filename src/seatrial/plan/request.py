@@ -19,10 +19,10 @@ from seatrial.engines.model import model_of
 from seatrial.errors import BadInput, Infeasible
 from seatrial.plan.odds import Headroom
 from seatrial.plan.space import GROUPS, ROUTING, Space
-from seatrial.spec import Batch, Cluster, Device, Model
+from seatrial.spec import Batch, Cluster, Device, Model, Topology, read_modules
 from seatrial.stages import AUTO, listed, said
 
-ASKED = (*SEARCHED, "cp_kind", *GROUPS, "stage_layers", "ep", "etp", *ROUTING)
+ASKED = (*SEARCHED, "cp_kind", *GROUPS, "stage_layers", "ep", "etp", *ROUTING, "recompute_modules")
 """Knobs that can be given; those after SEARCHED are chosen for each layout where they are not."""
 NUMBERS = tuple(name for name in ASKED if BY_FIELD[name].type is int)
 WORDS: dict[str, tuple[str, ...]] = {name: BY_FIELD[name].choices for name in ASKED if BY_FIELD[name].choices}
@@ -82,6 +82,7 @@ class Request:
         given |= {name: words(name, value) for name in WORDS if (value := knobs.get(name)) is not None}
         given |= {"long": 0} if auto else {}
         given |= _stages(knobs.get("stage_layers"), trial.model, engine)
+        given |= _modules(knobs.get("recompute_modules"), given.setdefault("recompute", None), trial.model, engine)
         space = Space(models=(trial.model,), cluster=trial.cluster, nodes=_nodes(nodes, nodes_max), engine=engine,
                       execution=trial.execution, documents=batch.documents, headroom=Headroom.read(headroom),
                       sequence_parallel=_cut(sequence_parallel, engine, trial.cluster.device), **given)
@@ -134,6 +135,19 @@ def _stages(value: Any, model: Model, engine: str) -> dict[str, Any]:
         raise Infeasible(f"topology.stage_layers {said(split)}: {model_of(engine).name} divides layers by itself",
                          code="stages-own")
     return {"stage_layers": split}
+
+
+def _modules(value: Any, modes: tuple[str, ...] | None, model: Model, engine: str) -> dict[str, Any]:
+    """Lists of modules; with them recompute is selective."""
+    if value is None:
+        return {}
+    lists = tuple(dict.fromkeys(read_modules(str(part)) for part in _several(value)))
+    for modules in lists:
+        for mode in modes or ("selective",):
+            layout = Topology(recompute=mode, recompute_modules=modules)  # type: ignore[arg-type]
+            for violation in rules.modules_fit(model, layout, model_of(engine)):
+                raise Infeasible(violation.message, code=violation.code)
+    return {"recompute_modules": lists, "recompute": ("selective",)}
 
 
 def _switch(value: object) -> str:

@@ -30,7 +30,19 @@ from seatrial.fields import nearest, shown
 from seatrial.plaindata import read_text
 from seatrial.plan.configs import Configs
 from seatrial.plan.request import usual_precision
-from seatrial.spec import OVERLAPS, Batch, Cluster, Environment, Execution, Model, Topology, Trial, divisors
+from seatrial.spec import (
+    MODULES,
+    OVERLAPS,
+    Batch,
+    Cluster,
+    Environment,
+    Execution,
+    Model,
+    Topology,
+    Trial,
+    divisors,
+    read_modules,
+)
 from seatrial.stages import AUTO, listed
 
 DEFAULTS = {
@@ -80,8 +92,6 @@ ALIASES = {"float16": "fp16", "half": "fp16", "16 mixed": "fp16", "bfloat16": "b
 RECOMPUTES = {"selective": "op, per op, selective op, op selective, per op sac, sac, selective ac",
               "full": "uniform, full uniform, full ac, full activation checkpointing"}  # fmt: skip
 """What tables call recompute. `block` and every n-th block recompute a part of the layers, which nothing here models."""
-MODULES = {"core_attn", "moe_act", "layernorm", "mla_up_proj"}
-"""Megatron's --recompute-modules, of those that are selective recompute here; `moe` and `mlp` make far more again."""
 _RECOMPUTE_OF = {name.strip(): mode for mode, names in RECOMPUTES.items() for name in names.split(",")}
 CONTEXT_KINDS = {"ring": "p2p, ring attention, alltoall", "gather": "all gather, allgather, gather kv",
                  "ulysses": "a2a, all to all", "ulysses+ring": "a2a p2p, a2a+p2p, ulysses ring, usp"}  # fmt: skip
@@ -405,16 +415,26 @@ class _Cells:
             raise BadInput(f"{names[0]} is {text!r}: {nearest(text, allowed)}")
         return text
 
+    @property
+    def modules(self) -> str | None:
+        """Of a column of their own, or in that of recompute: `moe_act, layernorm`."""
+        if said := self.text("recompute_modules"):
+            return read_modules(said)
+        said = self.text(*SPELLED["recompute"]).lower().removeprefix("selective").strip(" :()")
+        return read_modules(said) if said and set(re.split(r"[\s,;+/]+", said)) <= set(MODULES) else None
+
     def of(self, column: Column) -> Any:
         """What a column of `columns.py` says, as its table has it; None where it is left to its default."""
         names = SPELLED.get(column.name, (column.name,))
+        if column.name == "recompute_modules":
+            return self.modules
+        if column.name == "recompute" and self.modules and _plain(self.text(*names)) not in (*YES, *NO, "full"):
+            return "selective"
         if self.value(*names) is None:
             return None
         said = _plain(self.text(*names))
         if column.name == "recompute" and said in (*YES, *NO):
             return "full" if said in YES else "none"
-        if column.name == "recompute" and set(re.split(r"[\s,;+/]+", self.text(*names).lower())) <= MODULES:
-            return "selective"
         words = {"recompute": _RECOMPUTE_OF, "dtype": ALIASES, "cp_kind": _CONTEXT_OF, "moe_dispatcher": _DISPATCHER_OF,
                  "moe_balance": _BALANCE_OF}  # fmt: skip
         if known := words.get(column.name, {}).get(said):
@@ -460,6 +480,8 @@ def _trial(got: _Cells, cluster: Cluster) -> Trial:
     knobs = {"precision": usual_precision(cluster.device), "zero": facts.usual_zero, **got.table(LAYOUT)}
     if got.of(COLUMNS["zero_stage"]) is None and (named := re.search(r"zero[\s_-]*([0-3])\b", got.text("engine").lower())):
         knobs["zero"] = int(named[1])
+    if not facts.modules and knobs.get("recompute_modules") == "core_attn":
+        del knobs["recompute_modules"]  # which selective recompute is there
     cp = knobs.get("cp", 1)
     gbs, documents, rest = knobs.pop("gbs", None), knobs.pop("documents", None), knobs.get("tp", 1) * knobs.get("pp", 1) * cp
     nodes, procs, copies = got.whole("nodes"), got.whole("procs_per_node"), got.whole(*REPLICATED) or 1

@@ -34,6 +34,7 @@ from seatrial.plan.configs import (
     decoded,
     documents_code,
     engine_code,
+    modules_code,
     rank_layers,
 )
 from seatrial.plan.held import Held
@@ -50,7 +51,7 @@ KEPT = 4096
 TIMED = 1 << 15
 """Layouts that fit memory and are timed together."""
 
-NO_NUMBER = (*CHOICES, "stage_layers", "documents")
+NO_NUMBER = (*CHOICES, "stage_layers", "documents", "recompute_modules")
 RULE_NAMES = (*(name for name in KNOBS if name not in NO_NUMBER), "nodes", "world", "microbatches", "stages",
               *(name for name in SHAPE if COLUMNS[name].about.kind == "count"))  # fmt: skip
 """What a user's rule can speak of; `stages` is PP x VP, `world` all processes."""
@@ -220,6 +221,9 @@ def _beside(chunks: Iterable[Columns], space: Space, precision: str) -> Iterator
         words = (space.moe_balance or CHOICES["moe_balance"][:1],
                  space.moe_dispatcher or space.facts.dispatchers[:1] or CHOICES["moe_dispatcher"][:1])
         given += [tuple(CHOICES[name].index(word) for word in values) for name, values in zip(ROUTING, words)]
+    if space.recompute_modules:
+        names.append("recompute_modules")
+        given.append(tuple(modules_code(modules) for modules in space.recompute_modules))
     groups = [dict(zip(names, values)) for values in itertools.product(*given)]
     for c in chunks:
         if space.divides_sequence:

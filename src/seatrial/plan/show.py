@@ -191,13 +191,14 @@ def _remarks(document: Document) -> None:
         learned = document["calibration"]
         doubted = ", ".join(doubt["where"].rsplit("/", 1)[-1] for doubt in learned["doubted"])
         terminal.say(f"Learned from {learned['rows']} rows" + (f"; not believed: {doubted}." if doubted else "."))
-    by_split: dict[str, list[str]] = {}
-    for i, c in enumerate(candidates, 1):
-        if c.get("stage_layers"):
-            by_split.setdefault(short(read(c["stage_layers"])), []).append(str(i))
-    if by_split:
-        terminal.say("Layers per stage, where not the engine's own split: " + "; ".join(
-            f"{', '.join(which)}: {split}" for split, which in by_split.items()) + ".")
+    for what, name, text in (("Layers per stage, where not the engine's own split", "stage_layers", lambda v: short(read(v))),
+                             ("Recomputed modules", "recompute_modules", str)):
+        which: dict[str, list[str]] = {}
+        for i, c in enumerate(candidates, 1):
+            if c.get(name):
+                which.setdefault(text(c[name]), []).append(str(i))
+        if which:
+            terminal.say(f"{what}: " + "; ".join(f"{', '.join(those)}: {said}" for said, those in which.items()) + ".")
     warned = sorted({code for c in candidates for code in c["warnings"]})
     if warned:
         terminal.say(f"Warnings among these: {', '.join(warned)}.")
@@ -214,7 +215,7 @@ def layout(c: dict[str, Any]) -> str:
     knobs = [BY_FIELD[name].text(c[name]) for name in SEARCHED
              if name != "gbs" and (name, c[name]) not in (("vp", 1), ("cp", 1))]
     knobs += [f"by {c['cp_kind']}"] if c["cp"] > 1 else []
-    knobs += [BY_FIELD[name].text(c[name]) for name in ("ep", "etp", *GROUPS) if c.get(name)]
+    knobs += [BY_FIELD[name].text(c[name]) for name in ("recompute_modules", "ep", "etp", *GROUPS) if c.get(name)]
     knobs += [f"layers per stage {short(read(c['stage_layers']))}"] if c.get("stage_layers") else []
     return " ".join([*knobs, *["sequence parallel"] * c["sequence_parallel"], f"on {c['nodes']} node{'s'[:c['nodes'] > 1]}"])
 
@@ -230,6 +231,14 @@ def _end(sec: float) -> str:
     return f"{sec:.1f}" if sec >= 10 else f"{sec:#.3g}"
 
 
+def _modules(explained: Explained) -> str:
+    """What selective recompute makes again, where the engine takes a list."""
+    t = explained.trial.topology
+    if t.recompute != "selective" or not explained.engine.modules:
+        return ""
+    return f" of {' '.join(t.modules(explained.trial.model))}"
+
+
 def explained(explained: Explained, top: int) -> None:
     """One layout taken apart, for a person."""
     t, cluster = explained.trial.topology, explained.trial.cluster
@@ -240,7 +249,7 @@ def explained(explained: Explained, top: int) -> None:
     terminal.say(
         f"{explained.trial.model.name or 'the model'} on {cluster.name}: {layout} = {t.world} devices{spread}, "
         f"MBS {t.mbs}, batch {explained.trial.batch.gbs} = {explained.trial.microbatches} micro-batches, ZeRO {t.zero}, "
-        f"recompute {t.recompute}, {t.precision}")
+        f"recompute {t.recompute}{_modules(explained)}, {t.precision}")
     print(ENGINE.format(engine=explained.engine.name, attention=explained.attention))
     if mixture:
         size = parameters(explained.trial.model)

@@ -65,6 +65,8 @@ class Space:
     mbs: tuple[int, ...] | None = None
     zero: tuple[int, ...] | None = None
     recompute: tuple[str, ...] | None = None
+    recompute_modules: tuple[str, ...] | None = None
+    """Of every layout with selective recompute; by default the engine's own."""
     schedule: tuple[str, ...] | None = None
     stage_layers: tuple[int, ...] | None = None
     """Of every layout; where it is None the engine's own split, and for the best layouts the one that balances them."""
@@ -282,6 +284,8 @@ def not_searched(space: Space, precision: str) -> list[str]:
     if space.cp is None and not space.divides_sequence:
         found.append("context parallelism " + (f"(sequences from {space.long:,} tokens on, or --cp auto)" if facts.context
                                                else f"(not in {facts.name})"))
+    if facts.modules and not space.recompute_modules and "selective" in (space.recompute or ("selective",)):
+        found.append("lists of recomputed modules other than the engine's own")
     if facts.uneven != "any":
         found.append(f"layers per stage of one's own (not in {facts.name})")
     found.append(f"precisions other than {precision}")

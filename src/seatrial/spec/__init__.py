@@ -26,23 +26,28 @@ from seatrial.spec.model import (
 )
 from seatrial.spec.numbers import BYTES, GIB, divisors, divisors_near, round_up
 from seatrial.spec.topology import (
+    MODULES,
     Balance,
     ContextKind,
     Dispatcher,
     ExpertPlace,
+    Module,
     Place,
     Precision,
     Recompute,
     Topology,
     context_split,
     experts_of_stages,
+    read_modules,
     stage_split,
     stages_of,
+    usual_modules,
 )
 from seatrial.spec.trial import Batch, Trial
 
-__all__ = ["BYTES", "FAMILIES", "GIB", "KNOWN_OF_MACHINE", "OVERLAPS", "Architecture", "Attention", "Balance", "Batch",
-           "Biases", "Cluster", "Command", "ContextKind", "Device", "Dispatcher", "Environment", "Execution",
-           "ExpertPlace", "Family", "Latent", "Link", "Mlp", "Model", "Norm", "Place", "Positions", "Precision",
-           "Recompute", "RopeScaling", "Router", "TokenSet", "Topology", "Trial", "context_split", "divisors",
-           "divisors_near", "experts_of_stages", "is_gated", "kv_fits", "round_up", "stage_split", "stages_of"]
+__all__ = ["BYTES", "FAMILIES", "GIB", "KNOWN_OF_MACHINE", "MODULES", "OVERLAPS", "Architecture", "Attention",
+           "Balance", "Batch", "Biases", "Cluster", "Command", "ContextKind", "Device", "Dispatcher", "Environment",
+           "Execution", "ExpertPlace", "Family", "Latent", "Link", "Mlp", "Model", "Module", "Norm", "Place",
+           "Positions", "Precision", "Recompute", "RopeScaling", "Router", "TokenSet", "Topology", "Trial",
+           "context_split", "divisors", "divisors_near", "experts_of_stages", "is_gated", "kv_fits", "read_modules",
+           "round_up", "stage_split", "stages_of", "usual_modules"]

@@ -2,8 +2,9 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from seatrial import fields, stages
 from seatrial.errors import BadInput
@@ -16,9 +17,30 @@ Precision = Literal["fp32", "bf16", "fp16", "fp8"]
 ContextKind = Literal["ring", "gather", "ulysses", "ulysses+ring"]
 Balance = Literal["natural", "forced"]
 Dispatcher = Literal["alltoall", "allgather", "flex"]
+Module = Literal["core_attn", "layernorm", "moe_act", "mla_up_proj", "mlp", "moe", "shared_experts"]
+
+MODULES: tuple[Module, ...] = get_args(Module)
+"""Parts of a layer that selective recompute can be told to make again, as Megatron-core calls them."""
 
 _MOST_LAYOUT = {"dp": 10**9, "tp": 100_000, "pp": 100_000, "cp": 100_000, "vp": 10_000, "mbs": 1_000_000,
                 "zero_group": 10**9, "ep": 1_000_000, "etp": 100_000}  # fmt: skip
+
+
+def read_modules(text: str) -> str:
+    """moe_act+layernorm, `moe_act, layernorm` and ['moe_act', 'layernorm'] alike, in the order of MODULES."""
+    given = [word for word in re.split(r"[\s,;+/'\"\[\]()]+", text.strip().lower()) if word]
+    if wrong := [word for word in given if word not in MODULES]:
+        raise BadInput(f"recompute_modules {wrong[0]!r}: some of {', '.join(MODULES)}, with + between")
+    if not given:
+        raise BadInput(f"recompute_modules {text!r} names none: some of {', '.join(MODULES)}, with + between")
+    return "+".join(sorted(set(given), key=MODULES.index))
+
+
+def usual_modules(*, experts: Any, latent: Any) -> dict[Module, Any]:
+    """What selective recompute makes again where nobody says, of a model (0 or 1 each) or columns of them: attention, as
+    Megatron does by itself; with experts or latent attention the list of its guide."""
+    either = experts | latent
+    return {"core_attn": 1 - either, "layernorm": either, "moe_act": experts, "mla_up_proj": latent}
 
 
 class ExpertPlace(NamedTuple):
@@ -85,6 +107,10 @@ class Topology:
               "activation recompute, activation recomputation, checkpoint activations, gradient checkpointing, grad ckpt, "
               "recompute activations, recompute granularity, gc")
     """Activations computed again in the backward pass: none, those of attention, or all of a layer's."""
+    recompute_modules: str | None = fields.field(None, label="Modules", title="Recomputed modules", word="of",
+        read=read_modules, names="recompute modules, recomputed modules, recompute module, ac modules")
+    """What selective recompute makes again, where the engine takes a list: some of core_attn, layernorm, moe_act, mla_up_proj,
+    mlp, moe, shared_experts with + between. By default as the engine has it."""
     schedule: ScheduleKind = fields.field("1f1b", label="Schedule", searched=True, word="",
         names="schedule, pipeline schedule, pp schedule")
     """The order of forward and backward passes of the micro-batches."""
@@ -137,6 +163,8 @@ class Topology:
         fields.positive("topology", dp=self.dp, tp=self.tp, pp=self.pp, cp=self.cp, vp=self.vp, mbs=self.mbs, ep=self.ep,
                         etp=self.etp)
         fields.at_most("topology", _MOST_LAYOUT, self)
+        if self.recompute_modules is not None:
+            read_modules(self.recompute_modules)
         if self.zero not in (0, 1, 2, 3):
             raise BadInput(f"topology.zero: {self.zero} is not a ZeRO stage; 0, 1, 2 and 3 are")
         if wrong := virtual_stages_wrong(self.schedule, pp=self.pp, virtual=self.vp):
@@ -165,6 +193,12 @@ class Topology:
         if self.stage_ranks % (self.expert_tp * self.ep):
             raise BadInput(f"topology.ep: ETP {self.expert_tp} x EP {self.ep} = {self.expert_tp * self.ep} does not divide "
                            f"{stage}: EP {divisors_near(self.stage_ranks // self.expert_tp, self.ep, between=' or ')} would")
+
+    def modules(self, model: Model) -> tuple[Module, ...]:
+        """What selective recompute of it makes again, where the engine takes a list."""
+        usual = usual_modules(experts=int(model.mixture), latent=int(model.latent is not None))
+        given = [name for name, there in usual.items() if there]
+        return tuple(name for name in MODULES if name in (self.recompute_modules or "+".join(given)).split("+"))
 
     @property
     def stages_said(self) -> str:
