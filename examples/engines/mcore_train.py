@@ -63,7 +63,7 @@ def applied(config, chunks):
 
 
 def main():
-    a = fsdp2.arguments(tp=1, pp=1, vp=1, recompute=("none", "full", "selective"), **{"recompute-modules": "core_attn"})
+    a = fsdp2.arguments(tp=1, pp=1, vp=1, recompute=("none", "full", "selective"))
     a.device = "cuda" if real else "cpu"
     rank, device = fsdp2.begin(a, "megatron-core")
     world = torch.distributed.get_world_size()
@@ -83,7 +83,7 @@ def main():
         virtual_pipeline_model_parallel_size=a.vp if a.vp > 1 else None, masked_softmax_fusion=False, persist_layer_norm=False,
         bias_activation_fusion=False, bias_dropout_fusion=False, gradient_accumulation_fusion=False,
         recompute_granularity=None if a.recompute == "none" else a.recompute,
-        recompute_modules=a.recompute_modules.split("+"), recompute_method="uniform" if a.recompute == "full" else None,
+        recompute_method="uniform" if a.recompute == "full" else None,
         recompute_num_layers=1 if a.recompute == "full" else None, deallocate_pipeline_outputs=True)  # fmt: skip
     spec = get_gpt_layer_local_spec(normalization=config.normalization)
     spec.submodules.self_attention.submodules.core_attention = Attention

@@ -152,6 +152,8 @@ for flags in json.load(sys.stdin):
 def test_megatron_cores_own_checks_take_the_flags_of_mixtures() -> None:
     layouts = [("deepseek-v3", {"dp": 64, "pp": 16, "ep": 64, "recompute": "selective", "moe_dispatcher": "flex"}, {}),
                ("deepseek-v3", {"dp": 16, "tp": 2, "pp": 16, "ep": 8, "etp": 1, "recompute": "full"}, {}),
+               ("deepseek-v3", {"dp": 128, "pp": 8, "ep": 32, "recompute": "selective",
+                                "recompute_modules": "mla_up_proj+mlp+shared_experts"}, {}),
                ("mixtral-8x7b", {"dp": 32, "tp": 2, "ep": 8, "etp": 1}, {"capacity": 1.25, "over": "rank"}),
                ("qwen3-235b-a22b", {"dp": 16, "tp": 2, "pp": 8, "ep": 32, "etp": 1, "moe_balance": "forced"}, {"z_loss": 0.01})]
     flags = []
