@@ -371,3 +371,10 @@ def test_settings_under_the_headings_of_an_org_file_stay_there(tmp_path):
 def test_a_910b_is_a_device_and_a_million_tokens_are_a_sequence(tmp_path):
     text = "## Ascend 910B\n\n| context | TP | s/it |\n|---|---|---|\n| 512K | 2 | 117.8 |\n| 1M | 2 | 234.6 |\n"
     assert [(record.size_label, record.seq) for record in read(tmp_path, text)] == [("", 1 << 19), ("", 1 << 20)]
+
+
+def test_a_wiki_table_that_is_not_closed_loses_nothing_of_what_follows(tmp_path):
+    text = "{|\n! nodes !! TP !! s/it\n|-\n| 4 || 2 || 1.25\n\n| nodes | TP | s/it |\n|---|---|---|\n| 8 | 2 | 1.31 |\n"
+    assert (8, 2, 1.31, None) in said(read(tmp_path, text))
+    closed = "{|\n! nodes !! TP !! s/it !! Notes\n|-\n| 4 || 2 || 1.25 ||\nnew driver\n|}\n"
+    assert [(r.nodes, r.sec_per_it, r.notes) for r in read(tmp_path, closed)] == [(4, 1.25, "new driver")]

@@ -82,7 +82,7 @@ def _of_json(data: Any, path: Path) -> Native:
 
     if deepspeed.is_config(data):
         notes: list[str] = []
-        found = deepspeed.of_config(data, where=str(path), model=accelerate.beside(path.parent, None, notes))
+        found = deepspeed.of_config(data, where=str(path), model=accelerate.model_beside(path.parent, None, notes))
         return replace(found, notes=(*found.notes, *notes))
     if isinstance(data, Mapping) and "model_type" in data:
         model = foreign.values_of(str(path)) or {}
@@ -113,7 +113,7 @@ def _of_text(text: str, path: Path) -> Native | None:
     if (engine := described.engine_of(text)) is not None:
         return described.of_command(found, engine, started, where=where, folder=folder)
     if (run := deepspeed.of_script(found, started, where=where, folder=folder,
-                                   model=functools.partial(accelerate.beside, folder))) is not None:
+                                   model=functools.partial(accelerate.model_beside, folder))) is not None:
         return run
     named = next((flag.values[0] for flag in found if flag.name in ("job.config_file", "config_file") and flag.values), None)
     if named is not None:
@@ -137,8 +137,7 @@ def _named(path: Path, found: list[Any], started: Any, where: str) -> Native:
                 value: Any = flag.values[0] if len(flag.values) == 1 else list(flag.values) or True
                 whole = isinstance(value, str) and re.fullmatch(r"-?\d{1,18}", value)
                 data.setdefault(table, {})[key] = int(value) if whole else value
-        world = (started.nodes or 1) * started.procs_per_node if started.procs_per_node else None
-        return torchtitan.of_config(data, where=where, folder=path.parent, world=world)
+        return torchtitan.of_config(data, where=where, folder=path.parent, world=started.world)
     if path.suffix in (".yaml", ".yml") and accelerate.is_yaml(yaml := _yaml(path)):
         given = {flag.name: flag.values[0] if flag.values else True for flag in shell.of_program(found)}
         given |= {"num_processes": started.processes} if started.processes is not None else {}

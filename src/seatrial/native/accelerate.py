@@ -122,7 +122,7 @@ def of_yaml(data: Mapping[str, Any], *, where: str, folder: Path, given: Mapping
     told = Told({**data, **{key: given.pop(key) for key in OVER if key in given}}, where)
     kind, world = told.get("distributed_type"), told.whole("num_processes")
     options = _options(folder, given, notes)
-    model = beside(folder, options.seq, notes)
+    model = model_beside(folder, options.seq, notes)
     if kind == "DEEPSPEED":
         read = _by_deepspeed(told, folder, where, world, options, model)
         told.neutral(NEUTRAL)
@@ -201,7 +201,7 @@ def _options(folder: Path, given: Mapping[str, Any], notes: list[str]) -> Option
     return found
 
 
-def beside(folder: Path, seq: int | None = None, notes: list[str] | None = None) -> dict[str, Any] | None:
+def model_beside(folder: Path, seq: int | None = None, notes: list[str] | None = None) -> dict[str, Any] | None:
     """The model of a config.json in the same folder; a file there that is none of a model is no error."""
     path = folder / foreign.CONFIG
     if not path.exists() or not isinstance(data := read_json(path), Mapping) or "model_type" not in data:

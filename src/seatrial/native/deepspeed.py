@@ -134,8 +134,7 @@ def of_script(found: Sequence[shell.Flag], started: shell.Started, *, where: str
         return None
     options = Options({name: flag.values[0] if flag.values else True for name, flag in given.items()}, where)
     options.neutral(("deepspeed", "deepspeed_config"))
-    world = (started.nodes or 1) * started.procs_per_node if started.procs_per_node else None
-    read = filled(config_of(near(folder, named, where)), options, where=where, dp=world, model=model(options.seq))
+    read = filled(config_of(near(folder, named, where)), options, where=where, dp=started.world, model=model(options.seq))
     return replace(read, format="DeepSpeed JSON with its command",
                    unread=(*read.unread, *(given[name].written for name in options.left())))
 

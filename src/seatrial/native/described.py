@@ -55,8 +55,8 @@ def of_command(found: list[shell.Flag], engine: str, started: shell.Started, *, 
     if layout.get("vp", 1) > 1:
         layout.setdefault("schedule", "interleaved")
     others = layout.get("tp", 1) * layout.get("pp", 1) * layout.get("cp", 1)
-    world = (started.nodes or 1) * started.procs_per_node if started.procs_per_node else None
-    layout |= data_parallel(where, world, others, said=None, product=f"TP {layout.get('tp', 1)} x PP {layout.get('pp', 1)}")
+    product = f"TP {layout.get('tp', 1)} x PP {layout.get('pp', 1)}"
+    layout |= data_parallel(where, started.world, others, said=None, product=product)
     notes, unread = [], [name for name in told.left() if name != "config"]
     if (config := told.get("config")) is not None:
         path = near(folder, str(config), where)

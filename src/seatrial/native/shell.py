@@ -43,6 +43,11 @@ class Started(NamedTuple):
     procs_per_node: int | None = None
     processes: int | None = None
 
+    @property
+    def world(self) -> int | None:
+        """By the processes of a node, of one where nobody says how many there are."""
+        return (self.nodes or 1) * self.procs_per_node if self.procs_per_node else None
+
 
 def words(text: str) -> list[str]:
     """As a shell would divide it, comments left out, with a word of its own for the end of each line. A text that no shell

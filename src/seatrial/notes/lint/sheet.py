@@ -15,8 +15,8 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any, Literal
 
 from seatrial.columns import AROUND, LAYOUT
 from seatrial.notes.lint import digits
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from seatrial.notes.lint import relations
     from seatrial.notes.lint.formulas import Reading
 
-T = TypeVar("T")
 Level = Literal["error", "warning", "info"]
 LEVELS: tuple[Level, ...] = ("error", "warning", "info")
 """error: an expert would bet on it; warning: it points at a slip; info: it could not be read, or is worth knowing."""
@@ -108,7 +107,7 @@ def in_order(findings: list[Finding], files: list[str]) -> list[Finding]:
     return sorted(dict.fromkeys(findings), key=lambda f: (place[f.file], f.line or 0, LEVELS.index(f.level), f.code))
 
 
-_NEAR, _MOST = 64, 1000
+_NEAR, _MOST = 150, 1000
 """Tables and files beyond this are logs of a program: a row is compared with this many others, so that time stays linear."""
 MEASURED = ("mem_value", "sec_per_it", "tflops", "aggr_pflops", "samples_per_s", "tokens_per_s")
 CONFIGURATION = (
@@ -204,26 +203,6 @@ def _fields_of(headings: tuple[str, ...]) -> dict[str, str]:
     return letters | {name: heading for heading in reversed(headings) if (name := field_of(heading))}
 
 
-class lazy(Generic[T]):
-    """A property that is worked out once; without the lock of `functools.cached_property`, of which a row would have ten."""
-
-    def __init__(self, made: Callable[[Any], T]) -> None:
-        self.made, self.__doc__ = made, made.__doc__
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
-
-    @overload
-    def __get__(self, one: None, owner: type) -> lazy[T]: ...
-    @overload
-    def __get__(self, one: object, owner: type) -> T: ...
-    def __get__(self, one: object, owner: type) -> T | lazy[T]:
-        if one is None:
-            return self
-        found = one.__dict__[self.name] = self.made(one)
-        return found
-
-
 @lru_cache(maxsize=16384)
 def _names_device(cell: str) -> bool:
     return cell.lower() != cell.upper() and DEVICES.search(cell) is not None
@@ -273,7 +252,7 @@ class Row:
     slacks: dict[str, float] = field(default_factory=dict)
     """Relation -> what the digits of the row leave open."""
 
-    @lazy
+    @cached_property
     def columns(self) -> dict[str, str]:
         """Field -> heading."""
         found = dict(_fields_of(tuple(self.record.printed)))
@@ -345,7 +324,7 @@ class Row:
             return self.beside(name) is not None
         return bool(self.cell(name)) or name in self.in_parts
 
-    @lazy
+    @cached_property
     def in_parts(self) -> frozenset[str]:
         return frozenset(part for heading in self.record.printed for part in read_heading(heading).parts)
 
@@ -368,7 +347,7 @@ class Row:
         text = self.sheet.prose.get(self.record.source_file)
         return stated[1] if stated else text.hints.line_of(self.record, "layers") if text else None
 
-    @lazy
+    @cached_property
     def product(self) -> int | None:
         """dp x tp x pp, and cp where there is one, as printed."""
         parts = (self.record.dp, self.record.tp, self.record.pp)
@@ -397,20 +376,20 @@ class Row:
             return round(self.fixed["nodes"] * (self.procs or 1))
         return self.counted
 
-    @lazy
+    @cached_property
     def planned(self) -> bool:
         """Whether a word in the row says that it is a plan or an estimate; a measured row weighs more."""
         cells = (self.record.state, *self.record.extra.values())
         return any(_is_plan(cell) for cell in cells if isinstance(cell, str))
 
-    @lazy
+    @cached_property
     def devices(self) -> frozenset[str]:
         """The kinds of device and number that the headings above the row and its own words name."""
         own = (cell for heading, cell in self.record.extra.items() if not _REFERENCE.search(heading))
         words = " ".join((self.record.section, self.record.machine, self.record.size_label, *own))
         return _devices(words)
 
-    @lazy
+    @cached_property
     def device(self) -> Device | None:
         """What the row's own cells name, else the headings above it, else the file."""
         words = [cell for cell in self.record.printed.values() if _names_device(cell)]
@@ -418,7 +397,7 @@ class Row:
         named = device_named(own) or (None if _KINDS.search(own) else device_named(self.record.section))
         return named or (None if _KINDS.search(f"{own} {self.record.section}") else self.sheet.text(self).device)
 
-    @lazy
+    @cached_property
     def peak(self) -> float | None:
         """The most TFLOPs of the row's device; of one that nobody has a preset for, what the text says."""
         said = self.sheet.text(self).peaks
@@ -453,7 +432,7 @@ class Row:
         """The rows of the file that a row is compared with: all, unless it is a very long one."""
         return self.sheet.files[self.record.source_file][:_MOST]
 
-    @lazy
+    @cached_property
     def key(self) -> tuple[str, int | None]:
         return self.record.source_file, self.record.table
 
@@ -551,7 +530,7 @@ class Sheet:
             sheet.rows.append(row)
         return sheet
 
-    @lazy
+    @cached_property
     def tables(self) -> dict[tuple[str, int | None], list[Row]]:
         """(file, number of the table) -> its rows; what is no table row stands under None."""
         tables = _grouped(self.rows, lambda row: row.key)
@@ -560,13 +539,13 @@ class Sheet:
                 row.place = place
         return tables
 
-    @lazy
+    @cached_property
     def turned(self) -> set[tuple[str, int | None]]:
         """Files and lines in which several rows of a table begin: one that has its runs side by side."""
         starts = Counter((row.record.source_file, row.record.source_line) for row in self.rows if row.record.table is not None)
         return {where for where, rows in starts.items() if rows > 1}
 
-    @lazy
+    @cached_property
     def files(self) -> dict[str, list[Row]]:
         return _grouped(self.rows, lambda row: row.record.source_file)
 

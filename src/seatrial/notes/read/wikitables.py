@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from itertools import takewhile
+from itertools import islice
 
 from seatrial.notes.read.htmltables import row_text
 from seatrial.notes.read.reshaped import LONGEST_TABLE
 
 Line = tuple[int, str]
 _HEADING = re.compile(r"h([1-6])\. +(\S.*)|(={2,6}) *([^=\s](?:.*[^=\s])?) *\3")
-
 _RULE = re.compile(r"\|(?:-+\+)+-+\|")
 
 
@@ -28,24 +27,21 @@ def pipes_of_wiki(lines: Iterable[Line]) -> Iterator[Line]:
     stream = iter(lines)
     for number, line in stream:
         bare = line.strip()
-        if bare[:1] in "h=" and (match := _HEADING.fullmatch(bare)):
+        if bare.startswith(("h", "=")) and (match := _HEADING.fullmatch(bare)):
             yield number, f"{'#' * int(match[1] or len(match[3]))} {match[2] or match[4]}"
         elif bare.startswith("|-") and _RULE.fullmatch(bare):
             yield number, bare.replace("+", "|")
         elif bare.startswith("||") and bare.endswith("||") and bare.count("||") > 2:
             yield from _headed(number, bare[2:-2].split("||"))
         elif bare.startswith("{|"):
-            block = list(takewhile(lambda found: found[1].strip() != "|}", _few(stream)))
-            yield from _rows(block) or [(number, line), *block]
+            block = [(number, line)]
+            for found in islice(stream, LONGEST_TABLE):
+                block.append(found)
+                if found[1].strip() == "|}":
+                    break
+            yield from _rows(block) or block
         else:
             yield number, line
-
-
-def _few(stream: Iterator[Line]) -> Iterator[Line]:
-    for _ in range(LONGEST_TABLE):
-        if (found := next(stream, None)) is None:
-            return
-        yield found
 
 
 def _headed(number: int, titles: list[str]) -> Iterator[Line]:
@@ -54,10 +50,10 @@ def _headed(number: int, titles: list[str]) -> Iterator[Line]:
 
 
 def _rows(block: list[Line]) -> list[Line]:
-    """Between `{|` and `|}`; nothing where the first row is not one of headings."""
+    """Of the lines from `{|` to `|}`; nothing where it is not closed, or its first row is not one of headings."""
     rows: list[tuple[int, bool, list[str]]] = []
     begun = False
-    for number, line in block:
+    for number, line in block[1:-1]:
         bare = line.strip()
         if bare.startswith(("|-", "|+")):
             begun = False
@@ -69,6 +65,8 @@ def _rows(block: list[Line]) -> list[Line]:
             else:
                 rows.append((number, bare[0] == "!", cells))
             begun = True
-    if len(rows) < 2 or not rows[0][1]:
+        elif begun and bare:
+            rows[-1][2][-1] = f"{rows[-1][2][-1]} {bare}".strip()  # a cell of several lines
+    if len(rows) < 2 or not rows[0][1] or block[-1][1].strip() != "|}":
         return []
     return [*_headed(rows[0][0], rows[0][2]), *((number, row_text(cells)) for number, _, cells in rows[1:]), (block[-1][0], "")]
