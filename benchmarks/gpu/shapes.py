@@ -25,7 +25,7 @@ SHAPES = {
 }
 """Model and micro-batch size. The second has the layers of a hundred-billion model, two of them; the llama of 1.3B is as
 wide and deep as the first, for engines that have no GPT; the tiny ones say whether a peer starts."""
-PLAIN = ("plain", "transformers")
+PLAIN = ("plain", "transformers", "floor")
 """Kinds of peers that need no engine of others."""
 
 
@@ -67,13 +67,19 @@ def _rows() -> dict[str, Row]:
         "torch-kernels": ({"triton": ()}, "plain torch kernels"),
         "wide-gradients": ({"narrow_gradients": False}, "gradients in fp32"),
         "flash": ({"attention": "flash"}, "flash attention"),
-        "cudnn": ({"attention": "cudnn"}, "cuDNN attention"),
+        "wide-logits": ({"logits_in_16_bits": False}, "logits in fp32"),
+        "torchs-update": ({"one_pass_update": False, "narrow_gradients": False, "split_masters": False}, "torch's fused AdamW"),
+        "kept-gradients": ({"release_gradients": False}, "gradients' memory is kept"),
         "whole-masters": ({"split_masters": False}, "fp32 masters beside the weights"),
         "small-logits": ({"logits_bytes": 0}, "1024 tokens' logits at once"),
         "untuned": ({"tuned_gemm": False}, "GEMMs by the algorithms that torch takes"),
     }
-    for name, (switches, what) in off.items():
-        add(f"bf16-{name}", "ablate", "ours", "1.3b", switches=switches, what=what)
+    for shape in ("1.3b", "llama3"):
+        for name, (switches, what) in off.items():
+            add(f"bf16-{name}", "ablate", "ours", shape, switches=switches, what=what)
+        add("floor", "floor", "floor", shape, what="GEMMs, attention and AdamW alone")
+    add("floor", "floor", "floor", "5.6b", what="GEMMs, attention and AdamW alone")
+    add("bf16-moments16", "ablate", "ours", "llama3", moments="bf16", what="moments in bf16")
     add("bf16-lt", "ablate", "ours", "1.3b", settings={"blas": "cublaslt"}, what="products through cuBLASLt")
     add("fp8-slow-back", "ablate", "ours", "5.6b", precision="fp8", switches={"fast_accumulation": "forward"},
         what="fp8, gradients' products added up in fp32")

@@ -50,8 +50,8 @@ def ops_for(trial: Trial, mesh: Mesh, wanted: KernelConfig | None = None) -> tup
 
 
 def choose(trial: Trial, device: torch.device, wanted: KernelConfig | None = None, rank: int = 0) -> tuple[KernelConfig, Notes]:
-    """What this rank's device would run: kernels that were held against plain torch, the fastest attention. GEMMs, at a second
-    each, are tuned on rank 0 alone."""
+    """What this rank's device would run: kernels that were held against plain torch, the fastest attention. GEMMs are
+    tuned on rank 0 alone."""
     t, m = trial.topology, trial.model
     if t.precision == "fp8":
         fp8.check(device, m, t, compiled=trial.execution.compile)

@@ -6,8 +6,8 @@
     gemm(x, weight.t(), bias), gemm.into(grad, dy.t(), x, add=True), gemm.scaled(x8, weight8, a, b)
 
 The heuristic assumes a device that may draw what it likes. A large one at its power limit runs at three quarters of its clock,
-and there the algorithm that draws least is the fastest: each runs until the clock has settled before it is timed, a second a
-GEMM. Rank 0 tunes, the others verify what it sends (`refusal`); what is not tuned falls back to the plain GEMM.
+and there the algorithm that draws least is the fastest: each runs until the clock has settled before it is timed, a quarter of
+a second a GEMM. Rank 0 tunes, the others verify what it sends (`refusal`); what is not tuned falls back to the plain GEMM.
 """
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ OFFERED = 8
 """Algorithms that the heuristic is asked for; it has seldom more."""
 WORTH = 2e10
 """FLOPs from which a GEMM is long enough for the choice to matter."""
-BURST_MS, BEHIND = 6.0, 1.08
+BURST_MS, BEHIND = 4.0, 1.05
 """Algorithms slower than the fastest by this in a burst are out."""
-SETTLE_MS, SLICE_MS = 90.0, 60.0
+SETTLE_MS, SLICE_MS = 20.0, 20.0
 """The others run for so long that the clock follows what they draw, and are timed then."""
-GAIN = 0.995
-"""Less than this of torch's time, or torch keeps the GEMM."""
+GAIN = 0.985
+"""Less than this of torch's time, or torch keeps the GEMM: twice what one slice differs from the next."""
 CLOSE = 1e-2
 """‖difference‖ / ‖torch's‖ of an algorithm that computes the same."""
 Scales = tuple[Tensor, Tensor]

@@ -1,7 +1,11 @@
 """Which kernels a run has: each of Triton's is held against plain torch on the device, and one that fails is left out."""
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import itertools
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
@@ -14,6 +18,7 @@ from seatrial.engine.fast.kernels.scaling import Scales, ScalingState
 
 CLOSE = 1e-2
 """‖difference‖ / ‖plain‖ that two roundings to 16 bits stay well below."""
+TOKENS = 336
 CLOSE_FP8 = 2e-2
 """One in many numbers falls on the other side of a rounding edge, by a sixteenth of itself."""
 
@@ -25,6 +30,8 @@ def usable(names: Sequence[str], device: torch.device, dtype: torch.dtype, *, hi
         found = triton_kernels()
     except Exception as error:
         return (), {"all": f"plain torch is used: Triton is not usable: {type(error).__name__}: {error}"}
+    if device.type == "cuda":
+        _compile({name: found[name] for name in names}, device, dtype, hidden, TOKENS, moments)
     works: list[str] = []
     notes: dict[str, str] = {}
     for name in names:
@@ -42,10 +49,23 @@ def usable(names: Sequence[str], device: torch.device, dtype: torch.dtype, *, hi
     return tuple(works), notes
 
 
+def _compile(kernels: Mapping[str, Callable[..., Any]], *given: Any) -> None:
+    """Every form that `difference` calls, each in a thread: the compiler works outside of Python's lock. What fails here fails
+    again where it is looked at."""
+
+    def once(kernel: tuple[str, Callable[..., Any]], case: int, few: bool) -> None:
+        with contextlib.suppress(Exception), torch.cuda.device(given[0]), fewer_programs() if few else contextlib.nullcontext():
+            _call(*kernel, case, *given)
+
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
+        for how in itertools.product(kernels.items(), range(2), (False, True)):
+            threads.submit(once, *how)
+
+
 def difference(name: str, kernel: Callable[..., Any], *, device: torch.device, dtype: torch.dtype, hidden: int,
-               tokens: int = 336, moments: torch.dtype = torch.float32) -> float:
+               tokens: int = TOKENS, moments: torch.dtype = torch.float32) -> float:
     """The largest relative distance between what the kernel and plain torch return or write, on fresh random numbers."""
-    worst = 0.0
+    distances: list[Tensor] = []
     for case in range(2):
         mine = _call(name, kernel, case, device, dtype, hidden, tokens, moments)
         with fewer_programs():
@@ -54,9 +74,8 @@ def difference(name: str, kernel: Callable[..., Any], *, device: torch.device, d
         for a, b in zip(mine + walked, theirs + theirs, strict=True):
             assert a.shape == b.shape and a.dtype == b.dtype, f"{tuple(a.shape)} {a.dtype} for {tuple(b.shape)} {b.dtype}"
             wide, reference = a.double(), b.double()
-            distance = float((wide - reference).norm() / reference.norm().clamp(min=1e-30))
-            worst = max(worst, distance if distance == distance else float("inf"))
-    return worst
+            distances.append((wide - reference).norm() / reference.norm().clamp(min=1e-30))
+    return float(torch.stack(distances).nan_to_num(nan=torch.inf, posinf=torch.inf).max())
 
 
 def _call(name: str, function: Callable[..., Any], case: int, device: torch.device, dtype: torch.dtype, hidden: int,
