@@ -144,6 +144,12 @@ def attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | Non
     return F.scaled_dot_product_attention(query, key, value, attn_mask, enable_gqa=enable_gqa, **usual)
 
 
+def _rms_norm(x: Tensor, shape: list[int], weight: Tensor | None, eps: float | None) -> tuple[Tensor, Tensor]:
+    """One kernel, as on a GPU, which keeps its input and a number a row; a CPU's torch takes it apart and keeps more."""
+    rows = x.shape[: x.dim() - len(shape)] + (1,) * len(shape)
+    return torch.empty_like(x), x.new_empty(rows, dtype=torch.float32)
+
+
 class Operations:
     """Each operation on tensors that are not there, from inside a dispatch mode."""
 
@@ -203,6 +209,10 @@ def installed() -> Iterator[Operations]:
     FakeTensor.__torch_dispatch__ = classmethod(answer)  # type: ignore[assignment,method-assign]
     operations = Operations()
     _stand_in()
+    kernels = torch.library.Library("aten", "IMPL")
+    for place in ("Meta",) if torch.version.cuda else ("CUDA", "Meta"):
+        # Not by kernels.impl: it refuses what torch can also take apart, which is what must not happen.
+        kernels.m.impl("_fused_rms_norm", place, _rms_norm)  # type: ignore[union-attr]
     swap, memo = torch.utils.swap_tensors, operations.mode.fake_tensor_converter.meta_converter.tensor_memo
 
     def swap_tensors(one: Tensor, other: Tensor) -> None:

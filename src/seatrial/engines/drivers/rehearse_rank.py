@@ -187,6 +187,8 @@ class Watch(LiveStorages):  # type: ignore[misc]
 
     def hook(self) -> None:
         plain = torch.autograd._engine_run_backward
+        # The script may look at its peak and forget it, in the middle of what is a step here.
+        self.forget, torch.cuda.reset_peak_memory_stats = torch.cuda.reset_peak_memory_stats, lambda *_, **__: None
 
         def backward(*args: Any, **kwargs: Any) -> Any:
             self._enter("backward")
@@ -208,7 +210,7 @@ class Watch(LiveStorages):  # type: ignore[misc]
         if self.device_type == "cuda" and self.operations is None:
             stats = torch.cuda.memory_stats()
             allocated, reserved = stats["allocated_bytes.all.peak"], stats["reserved_bytes.all.peak"]
-            torch.cuda.reset_peak_memory_stats()
+            self.forget()
         self.recorder.mark("end")
         self.steps.append({
             "peak_bytes": self.peak_bytes, "at_peak_bytes": self.at_peak, "parts_bytes": self.peaks,

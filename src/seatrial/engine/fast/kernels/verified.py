@@ -4,6 +4,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -19,6 +20,8 @@ from seatrial.engine.fast.kernels.scaling import Scales, ScalingState
 CLOSE = 1e-2
 """‖difference‖ / ‖plain‖ that two roundings to 16 bits stay well below."""
 TOKENS = 336
+COMPILED_S = 0.4
+"""Longer than a kernel takes to be loaded, shorter than to be compiled."""
 CLOSE_FP8 = 2e-2
 """One in many numbers falls on the other side of a rounding edge, by a sixteenth of itself."""
 
@@ -51,15 +54,19 @@ def usable(names: Sequence[str], device: torch.device, dtype: torch.dtype, *, hi
 
 def _compile(kernels: Mapping[str, Callable[..., Any]], *given: Any) -> None:
     """Every form that `difference` calls, each in a thread: the compiler works outside of Python's lock. What fails here fails
-    again where it is looked at."""
+    again where it is looked at. If the first is there at once, the others are in Triton's cache, too."""
 
     def once(kernel: tuple[str, Callable[..., Any]], case: int, few: bool) -> None:
         with contextlib.suppress(Exception), torch.cuda.device(given[0]), fewer_programs() if few else contextlib.nullcontext():
             _call(*kernel, case, *given)
 
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
-        for how in itertools.product(kernels.items(), range(2), (False, True)):
-            threads.submit(once, *how)
+    forms, began = itertools.product(kernels.items(), range(2), (False, True)), time.monotonic()
+    for form in itertools.islice(forms, 1):
+        once(*form)
+    if time.monotonic() - began > COMPILED_S:
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
+            for form in forms:
+                threads.submit(once, *form)
 
 
 def difference(name: str, kernel: Callable[..., Any], *, device: torch.device, dtype: torch.dtype, hidden: int,
