@@ -93,6 +93,13 @@ def fastest(**shape: Unpack[Shape]) -> tuple[str | None, dict[str, float]]:
     return min(took, key=lambda name: took[name]), took
 
 
+def prepare(**shape: Unpack[Shape]) -> None:
+    """What a backend does once for a shape, which takes longer than to measure it."""
+    qkv = _inputs(shape)
+    for name in BACKENDS:
+        _runs(name, qkv, shape["bias"])
+
+
 def works(name: str, **shape: Unpack[Shape]) -> bool:
     return name == "default" or _runs(name, _inputs(shape), shape["bias"])
 

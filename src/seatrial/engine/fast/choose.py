@@ -57,12 +57,16 @@ def choose(trial: Trial, device: torch.device, wanted: KernelConfig | None = Non
         fp8.check(device, m, t, compiled=trial.execution.compile)
     config = wanted or KernelConfig.of(device, t.precision, trial.execution)
     dtype, notes = TYPES[t.precision], Notes()
-    if config.fp32_gradient_gemm and not fp32_gemm_works(device, dtype):
-        config = replace(config, fp32_gradient_gemm=False)
-        notes["gemm"] = "weight gradients are rounded to 16 bits before they are added up: this torch has no other"
-    if config.triton:
-        names = used(config.triton, m, eight=t.precision == "fp8", experts=config.experts)
-        works, tried = verified.usable(names, device, dtype, hidden=m.hidden, moments=MOMENTS[trial.execution.moments])
+    names = used(config.triton, m, eight=t.precision == "fp8", experts=config.experts)
+    kernels = names, device, dtype, m.hidden, MOMENTS[trial.execution.moments]
+    with verified.compiling(*kernels):
+        if config.fp32_gradient_gemm and not fp32_gemm_works(device, dtype):
+            config = replace(config, fp32_gradient_gemm=False)
+            notes["gemm"] = "weight gradients are rounded to 16 bits before they are added up: this torch has no other"
+        if config.attention == "measured":
+            attention.prepare(**_attention_shape(trial, device))
+    if names:
+        works, tried = verified.usable(*kernels)
         config = replace(config, triton=works)
         notes.update({f"kernel {name}": note for name, note in tried.items()})
     if config.attention == "measured":

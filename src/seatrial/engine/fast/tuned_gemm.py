@@ -51,8 +51,8 @@ OFFERED = 8
 """Algorithms that the heuristic is asked for; it has seldom more."""
 WORTH = 2e10
 """FLOPs from which a GEMM is long enough for the choice to matter."""
-BURST_MS, BEHIND = 4.0, 1.05
-"""Algorithms slower than the fastest by this in a burst are out."""
+BURST_MS, BEHIND, LEFT = 4.0, 1.05, 4
+"""Algorithms slower than the fastest by this in a burst are out, and all but so many."""
 SETTLE_MS, SLICE_MS = 20.0, 20.0
 """The others run for so long that the clock follows what they draw, and are timed then."""
 GAIN = 0.985
@@ -291,7 +291,8 @@ def settled_ms(ways: Ways) -> dict[str, float]:
     """Milliseconds of one GEMM each with the clock settled, of those that are not far behind in a burst."""
     once = _turn(ways, {})
     took = _turn(ways, once, BURST_MS)
-    ways = {a: run for a, run in ways.items() if not a or took[a] <= BEHIND * min(took.values())}
+    left = [a for a in sorted(took, key=lambda a: took[a]) if took[a] <= BEHIND * min(took.values())][:LEFT]
+    ways = {a: run for a, run in ways.items() if not a or a in left}
     return _turn(ways, once, SETTLE_MS, SLICE_MS)
 
 

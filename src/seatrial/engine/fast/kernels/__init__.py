@@ -2,7 +2,7 @@
 
     kernels = Kernels.of(("norm", "gelu"))              Triton's, and the others in plain torch
     kernels.norm(x, weight, bias, 1e-5)
-    works, notes = verified.usable(NAMES, device, dtype, hidden=2048)    each is tried once against plain torch on the device
+    works, notes = verified.usable(NAMES, device, dtype, 2048)          each is tried once against plain torch on the device
 
 Triton is never required: without it the engine runs the same functions out of `plain`.
 """

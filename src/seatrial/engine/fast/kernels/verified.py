@@ -1,12 +1,17 @@
-"""Which kernels a run has: each of Triton's is held against plain torch on the device, and one that fails is left out."""
+"""Which kernels a run has: each of Triton's is held against plain torch on the device, and one that fails is left out.
+
+    with compiling(names, device, dtype, hidden, moments): ...          meanwhile, for those that are not in Triton's cache
+    works, notes = usable(names, device, dtype, hidden, moments)
+"""
 from __future__ import annotations
 
 import contextlib
 import itertools
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from threading import Thread
 from typing import Any
 
 import torch
@@ -20,21 +25,19 @@ from seatrial.engine.fast.kernels.scaling import Scales, ScalingState
 CLOSE = 1e-2
 """‖difference‖ / ‖plain‖ that two roundings to 16 bits stay well below."""
 TOKENS = 336
-COMPILED_S = 0.4
+COMPILED_S = 0.15
 """Longer than a kernel takes to be loaded, shorter than to be compiled."""
 CLOSE_FP8 = 2e-2
 """One in many numbers falls on the other side of a rounding edge, by a sixteenth of itself."""
 
 
-def usable(names: Sequence[str], device: torch.device, dtype: torch.dtype, *, hidden: int,
+def usable(names: Sequence[str], device: torch.device, dtype: torch.dtype, hidden: int,
            moments: torch.dtype = torch.float32) -> tuple[tuple[str, ...], dict[str, str]]:
     """Which of these Triton kernels agree with plain torch for rows of `hidden` numbers; and how far each is from it."""
     try:
         found = triton_kernels()
     except Exception as error:
         return (), {"all": f"plain torch is used: Triton is not usable: {type(error).__name__}: {error}"}
-    if device.type == "cuda":
-        _compile({name: found[name] for name in names}, device, dtype, hidden, TOKENS, moments)
     works: list[str] = []
     notes: dict[str, str] = {}
     for name in names:
@@ -52,21 +55,34 @@ def usable(names: Sequence[str], device: torch.device, dtype: torch.dtype, *, hi
     return tuple(works), notes
 
 
-def _compile(kernels: Mapping[str, Callable[..., Any]], *given: Any) -> None:
-    """Every form that `difference` calls, each in a thread: the compiler works outside of Python's lock. What fails here fails
-    again where it is looked at. If the first is there at once, the others are in Triton's cache, too."""
+@contextlib.contextmanager
+def compiling(names: Sequence[str], *given: Any) -> Iterator[None]:
+    """Every form of a kernel that `difference` calls, each compiled in a thread: the compiler works outside of Python's lock,
+    and beside what is done within. What fails here fails again where it is looked at. If the second kernel is there at
+    once, the others are in Triton's cache, too; the first waits for Triton itself."""
 
-    def once(kernel: tuple[str, Callable[..., Any]], case: int, few: bool) -> None:
+    def once(name: str, case: int, few: bool) -> None:
         with contextlib.suppress(Exception), torch.cuda.device(given[0]), fewer_programs() if few else contextlib.nullcontext():
-            _call(*kernel, case, *given)
+            _call(name, triton_kernels()[name], case, *given)
 
-    forms, began = itertools.product(kernels.items(), range(2), (False, True)), time.monotonic()
-    for form in itertools.islice(forms, 1):
-        once(*form)
-    if time.monotonic() - began > COMPILED_S:
-        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
-            for form in forms:
-                threads.submit(once, *form)
+    def all_of_them() -> None:
+        forms = itertools.product(range(2), names, (False, True))
+        for case, name, few in itertools.islice(forms, 3):
+            began = time.monotonic()
+            once(name, case, few)
+        if time.monotonic() - began > COMPILED_S:
+            with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
+                for case, name, few in forms:
+                    threads.submit(once, name, case, few)
+
+    beside = Thread(target=all_of_them)
+    if names and given[0].type == "cuda":
+        beside.start()
+    try:
+        yield
+    finally:
+        if beside.ident is not None:
+            beside.join()
 
 
 def difference(name: str, kernel: Callable[..., Any], *, device: torch.device, dtype: torch.dtype, hidden: int,
@@ -74,19 +90,18 @@ def difference(name: str, kernel: Callable[..., Any], *, device: torch.device, d
     """The largest relative distance between what the kernel and plain torch return or write, on fresh random numbers."""
     distances: list[Tensor] = []
     for case in range(2):
-        mine = _call(name, kernel, case, device, dtype, hidden, tokens, moments)
+        mine = _call(name, kernel, case, device, dtype, hidden, moments, tokens)
         with fewer_programs():
-            walked = _call(name, kernel, case, device, dtype, hidden, tokens, moments)
-        theirs = _call(name, getattr(Kernels, name), case, device, dtype, hidden, tokens, moments)
+            walked = _call(name, kernel, case, device, dtype, hidden, moments, tokens)
+        theirs = _call(name, getattr(Kernels, name), case, device, dtype, hidden, moments, tokens)
         for a, b in zip(mine + walked, theirs + theirs, strict=True):
             assert a.shape == b.shape and a.dtype == b.dtype, f"{tuple(a.shape)} {a.dtype} for {tuple(b.shape)} {b.dtype}"
-            wide, reference = a.double(), b.double()
-            distances.append((wide - reference).norm() / reference.norm().clamp(min=1e-30))
+            distances.append((a.float() - b.float()).norm() / b.float().norm().clamp(min=1e-30))
     return float(torch.stack(distances).nan_to_num(nan=torch.inf, posinf=torch.inf).max())
 
 
 def _call(name: str, function: Callable[..., Any], case: int, device: torch.device, dtype: torch.dtype, hidden: int,
-          tokens: int, moments: torch.dtype = torch.float32) -> list[Tensor]:
+          moments: torch.dtype = torch.float32, tokens: int = TOKENS) -> list[Tensor]:
     """One call on numbers that depend on the case alone; all that it returned or changed."""
     generator = torch.Generator(device=device).manual_seed(case)
 
