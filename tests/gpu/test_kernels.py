@@ -83,8 +83,9 @@ def engine_of(trial: Trial, recipe: Recipe, config: KernelConfig | None = None) 
 
 def losses(precision: str, recompute: Recompute = "none", *, model: Model = MODEL, mbs: int = 4,
            **changed: object) -> list[float]:
+    """At a step size of 1e-2 the fifth loss of qwen3 moves by 2.7 % with the last bit of its weights, at 3e-3 by 0.06 %."""
     topology = Topology(precision=precision, recompute=recompute, mbs=mbs)  # type: ignore[arg-type]
-    trial, recipe = Trial(model=model, batch=Batch(gbs=4), topology=topology), Recipe(steps=5, lr=1e-2)
+    trial, recipe = Trial(model=model, batch=Batch(gbs=4), topology=topology), Recipe(steps=5, lr=3e-3)
     config = replace(KernelConfig.of(CUDA, precision), **changed)  # type: ignore[arg-type]
     engine = engine_of(trial, recipe, config)
     batches = Batches(recipe, model, recipe.seed)
@@ -95,7 +96,7 @@ def losses(precision: str, recompute: Recompute = "none", *, model: Model = MODE
 @pytest.mark.parametrize(("recompute", "mbs"), [("none", 4), ("none", 2), ("selective", 4), ("full", 2)])
 def test_fused_blocks_train_as_ordinary_ones(recompute: Recompute, mbs: int, name: str) -> None:
     expected = losses("bf16", model=MODELS[name], mbs=mbs, fused=False, triton=(), narrow_gradients=False)
-    assert losses("bf16", recompute, model=MODELS[name], mbs=mbs) == pytest.approx(expected, rel=1e-2)
+    assert losses("bf16", recompute, model=MODELS[name], mbs=mbs) == pytest.approx(expected, rel=5e-3)
 
 
 def test_split_masters_train_as_whole_ones() -> None:
