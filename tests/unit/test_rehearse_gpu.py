@@ -28,7 +28,8 @@ WIDE = Model(layers=2, hidden=14336, heads=64, vocab=50304, seq=2048)
 @pytest.mark.parametrize("name", NAMES)
 def test_what_a_kernel_hands_back_has_the_shape_and_type_of_plain_torchs(name: str, case: int) -> None:
     reference = getattr(plain_experts if name in EXPERTS else plain, name)
-    mine, theirs = (_call(name, f, case, CPU, torch.bfloat16, 48, tokens=16) for f in (getattr(fake.kernels(), name), reference))
+    both = getattr(fake.kernels(), name), reference
+    mine, theirs = (_call(name, f, case, CPU, torch.bfloat16, 48, tokens=16) for f in both)
     assert [(t.shape, t.dtype) for t in mine] == [(t.shape, t.dtype) for t in theirs]
 
 
