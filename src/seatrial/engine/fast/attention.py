@@ -8,9 +8,9 @@ A kernel that refuses the shape is left out; where none works there is nothing t
 """
 from __future__ import annotations
 
-import statistics
 import warnings
 from dataclasses import dataclass
+from functools import partial
 from typing import TypedDict, Unpack
 
 import torch
@@ -20,13 +20,12 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from seatrial.engine.core.attention import Positions, mix
 from seatrial.engine.core.autograd import gradients
+from seatrial.engine.fast import turns
 from seatrial.engine.fast.kernels.plain import Parts
 
 BACKENDS = {
     "cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION,
     "efficient": SDPBackend.EFFICIENT_ATTENTION}
-ROUNDS, WARM = 8, 4
-"""The kernels take turns, so that a clock which is still rising, or falling, is the same for all; the first rounds warm up."""
 
 
 @dataclass
@@ -76,21 +75,10 @@ class Shape(TypedDict):
 
 def fastest(**shape: Unpack[Shape]) -> tuple[str | None, dict[str, float]]:
     """The backend, and the seconds of one forward and backward pass of each that works."""
-    qkv, bias, device = _inputs(shape), shape["bias"], shape["device"]
-    marks: dict[str, list[tuple[torch.cuda.Event, torch.cuda.Event]]] = {
-        name: [] for name in BACKENDS if _runs(name, qkv, bias)}
-    if not marks:
-        return None, {}
-    for _ in range(ROUNDS):
-        for name, seen in marks.items():
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            start.record()
-            _both_ways(name, qkv, bias)
-            end.record()
-            seen.append((start, end))
-    torch.cuda.synchronize(device)
-    took = {name: statistics.median(a.elapsed_time(b) for a, b in seen[WARM:]) / 1e3 for name, seen in marks.items()}
-    return min(took, key=lambda name: took[name]), took
+    qkv, bias = _inputs(shape), shape["bias"]
+    took = turns.milliseconds({name: partial(_both_ways, name, qkv, bias) for name in BACKENDS if _runs(name, qkv, bias)},
+                              shape["device"])
+    return min(took, key=lambda name: took[name], default=None), {name: ms / 1e3 for name, ms in took.items()}
 
 
 def prepare(**shape: Unpack[Shape]) -> None:

@@ -8,9 +8,9 @@ the experts the host must wait until it knows their loads; it is taken where it 
 """
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from seatrial.engine.core.ops import Gemm, PlainGemm
+from seatrial.engine.fast import turns
 from seatrial.engine.fast.kernels import Kernels
 from seatrial.engine.fast.kernels.verified import CLOSE
 
@@ -25,8 +26,6 @@ TORCH, LOOP = "torch", "loop"
 """torch's own grouped product, and a GEMM for each expert."""
 WAITS = 1.03
 """What a loop's time is multiplied by, for the wait."""
-ROUNDS, WARM = 6, 3
-"""All ways take turns, so that a clock which is rising or falling is the same for each."""
 Way = Callable[..., Any]
 
 
@@ -160,7 +159,7 @@ def measure(shape: GroupedShape, device: torch.device, kernels: Kernels, gemm: G
         try:
             run = _Run(shape, *case, device=device)
             usable = {name: way for name, way in ways.items() if run.agrees(way)} or {LOOP: ways[LOOP]}
-            found[of] = run.milliseconds(usable)
+            found[of] = turns.milliseconds({name: partial(run, way, run.drawn) for name, way in usable.items()}, device)
         except torch.OutOfMemoryError:
             found[of] = {}
     torch.cuda.empty_cache()
@@ -185,7 +184,7 @@ class _Run:
         def some(*size: int) -> Tensor:
             return torch.randn(*size, generator=generator, device=device, dtype=s.dtype)
 
-        self.kind, self.transposed, self.device = kind, transposed, device
+        self.kind, self.transposed = kind, transposed
         # As tokens fall on experts that are liked alike: no expert's rows are whole tiles, and what is fastest on those can be
         # a sixth slower here.
         loads = torch.randint(s.experts, (s.rows,), generator=generator, device=device).bincount(minlength=s.experts)
@@ -215,15 +214,3 @@ class _Run:
             return bool((found - expected).norm(dtype=torch.float32) <= CLOSE * expected.norm(dtype=torch.float32))
         except Exception:  # whatever a compiler, a driver or torch raises: this way is not taken
             return False
-
-    def milliseconds(self, ways: Mapping[str, Way]) -> dict[str, float]:
-        marks: dict[str, list[tuple[torch.cuda.Event, torch.cuda.Event]]] = {name: [] for name in ways}
-        for _ in range(ROUNDS):
-            for name, way in ways.items():
-                start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-                start.record()
-                self(way, self.drawn)
-                end.record()
-                marks[name].append((start, end))
-        torch.cuda.synchronize(self.device)
-        return {name: statistics.median(a.elapsed_time(b) for a, b in seen[WARM:]) for name, seen in marks.items()}
