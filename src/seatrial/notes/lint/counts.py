@@ -10,6 +10,7 @@ import math
 from collections import Counter
 
 from seatrial.notes.lint.sheet import EXTRA, Row, extras
+from seatrial.notes.read.sound import MOST_COUNTED
 
 COUNTED = ("gpus", "nodes", "dp", "tp", "pp", "cp", "mbs", "gbs", "ga", "seq", "ep", "shard", "replicate")
 BESIDE = ("cp", "ga", "ep", "shard", "replicate")
@@ -69,5 +70,5 @@ def _count(row: Row, name: str) -> int | None:
         return row.beside(name)
     if name[:1] == EXTRA:
         figure = row.figure(name[1:])
-        return int(figure) if figure and figure == int(figure) else None
+        return int(figure) if figure and 0 < figure < MOST_COUNTED and figure == int(figure) else None
     return row.seq if name == "seq" else row.whole(name)

@@ -130,6 +130,8 @@ def _crossed(a: Row, b: Row) -> bool:
     (s1, t1), (s2, t2) = _figures(a), _figures(b)
     if (s1, t1) == (t2, s2) and s1 != t1:
         return True
+    if min(s1, t1, s2, t2) <= 0:  # of a time whose unit is not understood
+        return False
     across = abs(math.log(s1 / t2)) + abs(math.log(t1 / s2))
     straight = abs(math.log(s1 / s2)) + abs(math.log(t1 / t2))
     return across < 0.06 and straight > 0.16

@@ -8,13 +8,11 @@ from __future__ import annotations
 import functools
 import re
 
-_LABEL = re.compile(r"(\d+(?:\.\d+)?) ?([KMBT])", re.IGNORECASE)
-
-
+_LABEL = re.compile(r"(\d{1,9}(?:\.\d{1,9})?) ?([KMBT])", re.IGNORECASE)
 _MIXTURE = re.compile(r"\d\s?[x×]\s?\d|[-_ ]A\d+(?:\.\d+)?B|\bMoE\b|mixtral", re.IGNORECASE)
 _WHOLE = re.compile(r"\d{1,3}(?:[,'_ .]\d{3}){2,3}|\d{7,12}")
 """All digits of a number of parameters."""
-_ACTIVE = re.compile(r"(?<=[-_ ]A)(\d+(?:\.\d+)?)(B)", re.IGNORECASE)
+_ACTIVE = re.compile(r"(?<=[-_ ]A)(\d{1,9}(?:\.\d{1,9})?)(B)", re.IGNORECASE)
 """The parameters that a token passes through: 30B-A3B."""
 
 

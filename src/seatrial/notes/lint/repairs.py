@@ -84,6 +84,8 @@ FAR = 1.2
 SURELY, LIKELY = 8.0, 6.0
 """How many times what the others miss a relation by makes a small difference an error, and a doubt."""
 ENOUGH, CLEAR, MARGIN, LEAD = 1.0, 3.0, 0.9, 2.0
+FARTHEST = 100.0
+"""Of a logarithm: no figure that anybody printed is so far from the right one."""
 _TIMES = {1000.0: ("milliseconds", "ms-not-s"), 1e-3: ("seconds", "time-unit"), 60.0: ("seconds", "time-unit"),
           1 / 60.0: ("minutes", "time-unit"), 1 / 3600.0: ("hours", "time-unit")}  # fmt: skip
 """Printed over meant time -> the unit it is in."""
@@ -351,7 +353,7 @@ def _values(row: Row, name: str, broken: list[tuple[Relation, Rule, float]]) -> 
             powers = dict(relation.terms)
             through = powers.get("world") or (powers.get("dp") if row.record.dp is None else None)
             power = powers.get(name, through if name in ("gpus", "nodes", "dp", "tp", "pp", "cp") else None)
-            if was and power:
+            if was and power and abs(off) < FARTHEST:
                 value = was * math.exp(-off / power)
                 if is_measure(name):
                     yield value

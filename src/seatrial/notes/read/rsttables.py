@@ -147,7 +147,8 @@ def _listed(block: list[tuple[int, str]]) -> list[Row] | None:
     for number, line in block[1:]:
         text = line.strip()
         if option := _OPTION.match(line):
-            headings = int(option.group(2)) if option.group(1) == "header-rows" and option.group(2).isdigit() else headings
+            if option.group(1) == "header-rows" and option.group(2).isdecimal():
+                headings = int(option.group(2)[:4])
         elif text.startswith("* -"):
             rows.append((number, [text[3:].strip()]))
         elif text.startswith("- ") or text == "-":
