@@ -2,6 +2,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +15,7 @@ import torch
 from seatrial.engine.fast.config import KernelConfig
 from seatrial.engine.fast.kernels import EXPERTS, NAMES, plain, plain_experts
 from seatrial.engine.fast.kernels.verified import _call
+from seatrial.engines.scripted import driver
 from seatrial.recipe import Recipe
 from seatrial.rehearse import fake
 from seatrial.rehearse.rank import measure_memory
@@ -61,3 +65,27 @@ def test_so_are_those_of_four_llama3_8b_layers(precision: Any, config: dict[str,
                                                monkeypatch: pytest.MonkeyPatch) -> None:
     trial = Trial(model=LLAMA, batch=Batch(gbs=1), topology=Topology(precision=precision))
     assert bytes_with(trial, config, monkeypatch) / GIB == pytest.approx(allocated_gib, rel=0.01)
+
+
+NORM = """
+import torch, fake_cuda
+from torch.utils._python_dispatch import TorchDispatchMode
+
+class Carried(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return operations(func, args, kwargs or {})
+
+with fake_cuda.installed() as operations, Carried():
+    x, weight = (torch.empty(*size, device="cuda", requires_grad=True) for size in ((8, 4, 64), (64,)))
+    out = torch.nn.functional.rms_norm(x, (64,), weight, 1e-5)
+    print(*(tuple(kept.shape) for kept in (out.grad_fn._saved_input, out.grad_fn._saved_result1)))
+    out.sum().backward()
+    print(tuple(weight.grad.shape))
+"""
+
+
+def test_a_norm_of_a_gpu_that_is_not_there_keeps_its_input_and_a_number_a_row() -> None:
+    """Without CUDA torch would take it apart, and keep the input in fp32 and what it was multiplied to."""
+    ran = subprocess.run([sys.executable, "-c", NORM], env={**os.environ, "PYTHONPATH": str(Path(driver("fake_cuda.py")).parent)},
+                         capture_output=True, text=True, check=False)
+    assert ran.stdout.splitlines() == ["(8, 4, 64) (8, 4, 1)", "(64,)"], ran.stderr[-800:]
