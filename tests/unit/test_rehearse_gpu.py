@@ -86,6 +86,6 @@ with fake_cuda.installed() as operations, Carried():
 
 def test_a_norm_of_a_gpu_that_is_not_there_keeps_its_input_and_a_number_a_row() -> None:
     """Without CUDA torch would take it apart, and keep the input in fp32 and what it was multiplied to."""
-    ran = subprocess.run([sys.executable, "-c", NORM], env={**os.environ, "PYTHONPATH": str(Path(driver("fake_cuda.py")).parent)},
-                         capture_output=True, text=True, check=False)
+    env = {**os.environ, "PYTHONPATH": str(Path(driver("fake_cuda.py")).parent)}
+    ran = subprocess.run([sys.executable, "-c", NORM], env=env, capture_output=True, text=True, check=False)
     assert ran.stdout.splitlines() == ["(8, 4, 64) (8, 4, 1)", "(64,)"], ran.stderr[-800:]
