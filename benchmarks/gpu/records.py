@@ -27,10 +27,11 @@ def write(source: Path, book: Path) -> int:
 def _record(name: str, found: dict[str, Any]) -> Record:
     row = ROWS[name]
     asked = {key: value for key, value in columns.flat(trial_of(row)).items() if value is not None}
-    asked |= {"section": "benchmarks.gpu", "size_label": name, "machine": found.get("device", ""), "notes": row.what,
-              "torch_version": found.get("torch", ""), "engine": ENGINES.get(row.kind, row.kind)}
+    asked |= {"section": "benchmarks.gpu", "size_label": row.shape, "machine": found.get("device", ""),
+              "torch_version": found.get("torch", ""), "engine": ENGINES.get(row.kind, row.kind),
+              "notes": f"{name.partition('@')[0]}: {row.what}"}
     if "error" in found:
         return Record(state="failed", outcome=Outcome(status="crash", message=found["error"]), **asked)
-    return Record(state="measured", outcome=Outcome(status="ok"), sec_per_it=found["sec"], tflops=found["tflops"],
-                  formula="model", tflops_per="process", mem_value=found["reserved_gib"], mem_unit="GiB",
-                  mem_measure="reserved", **asked)
+    sec, tflops, gib = (float(f"{found[figure]:.5g}") for figure in ("sec", "tflops", "reserved_gib"))
+    return Record(state="measured", outcome=Outcome(status="ok"), sec_per_it=sec, tflops=tflops, formula="model",
+                  tflops_per="process", mem_value=gib, mem_unit="GiB", mem_measure="reserved", **asked)
