@@ -9,10 +9,13 @@ import pytest
 from benchmarks.gpu import peers, records
 from benchmarks.gpu.__main__ import main, ratios
 from benchmarks.gpu.ours import forecast
+from benchmarks.gpu.peers import floor
 from benchmarks.gpu.peers.plain import Plain
-from benchmarks.gpu.shapes import GROUPS, ROWS, SHAPES, names
+from benchmarks.gpu.shapes import GROUPS, ROWS, SHAPES, Row, names
+from benchmarks.gpu.steps import WARM
 
 from seatrial import arith, presets
+from seatrial.engine.core.ops import PlainGemm
 from seatrial.logbook import Logbook
 from seatrial.plan import step
 from seatrial.plan.configs import Configs
@@ -35,6 +38,32 @@ def test_transformers_model_has_our_parameters(shape):
 
     model, _ = SHAPES[shape]
     assert sum(p.numel() for p in _model(model).parameters()) == arith.parameters(model).total
+
+
+@pytest.mark.parametrize("shape", ["tiny", "tiny-llama"])
+def test_the_floor_leaves_no_gemm_out(shape, monkeypatch):
+    flops = []
+
+    class Counted(PlainGemm):
+        def __call__(self, left, right, bias=None, onto=None):
+            flops.append(2 * left.shape[0] * left.shape[1] * right.shape[1])
+            return super().__call__(left, right, bias, onto)
+
+        def into(self, out, left, right, **how):
+            flops.append(2 * left.shape[0] * left.shape[1] * right.shape[1])
+            return super().into(out, left, right, **how)
+
+    def counted(*given):
+        ops, *others = plain(*given)
+        return replace(ops, gemm=Counted()), *others
+
+    plain = floor.ops_for
+    monkeypatch.setattr(floor, "ops_for", counted)
+    model, mbs = SHAPES[shape]
+    peers.measure(Row(group="floor", kind="floor", shape=shape), steps=1)
+    attention = 12 * model.layers * mbs * model.seq**2 * model.heads * model.head_size
+    steps = 1e12 * arith.tflops("model", model, samples=mbs, sec_per_it=1.0, processes=1)
+    assert sum(flops) / (WARM + 1) + attention == steps
 
 
 def test_each_row_has_a_module_that_builds_it():
