@@ -84,7 +84,10 @@ def main():
         bias_activation_fusion=False, bias_dropout_fusion=False, gradient_accumulation_fusion=False,
         recompute_granularity=None if a.recompute == "none" else a.recompute,
         recompute_method="uniform" if a.recompute == "full" else None,
-        recompute_num_layers=1 if a.recompute == "full" else None, deallocate_pipeline_outputs=True)  # fmt: skip
+        recompute_num_layers=1 if a.recompute == "full" else None,
+        # As Megatron-LM has it: with virtual stages two ranks send each other two things at once, which a batch would mix up.
+        # gloo still reads what is sent then, where NCCL's streams would keep it.
+        overlap_p2p_comm=a.vp > 1, batch_p2p_comm=a.vp == 1, deallocate_pipeline_outputs=real or a.vp == 1)  # fmt: skip
     spec = get_gpt_layer_local_spec(normalization=config.normalization)
     spec.submodules.self_attention.submodules.core_attention = Attention
     chunks = []
@@ -105,7 +108,8 @@ def main():
         params_dtype=half, clip_grad=a.clip, use_distributed_optimizer=a.zero == 1), chunks)  # fmt: skip
     config.finalize_model_grads_func, config.grad_scale_func = finalize_model_grads, optimizer.scale_loss
     last = parallel_state.is_pipeline_last_stage(ignore_virtual=True)
-    own = [] if last else fsdp2.handed_on(chunks[0])
+    stage = parallel_state.get_pipeline_model_parallel_rank()
+    own = {part * a.pp + stage: fsdp2.handed_on(chunk) for part, chunk in enumerate(chunks)}
     speaks = rank == world - 1
     if speaks:
         count = sum(p.numel() for chunk in chunks for p in chunk.parameters())
@@ -139,13 +143,11 @@ def main():
         good, norm, _ = optimizer.step()
         total = torch.stack([one["loss"] for one in said]).mean() if last else torch.zeros((), device=device)
         if last:
-            own.append(total.clone())
             torch.distributed.all_reduce(total, group=parallel_state.get_data_parallel_group())
         seconds = time.perf_counter() - began
         if speaks:
             fsdp2.line(a, step, total / data_ranks, norm, seconds, device)
-        fsdp2.lost(rank, step, *own)
-        own.clear()
+        fsdp2.lost(rank, step, own)
         if not good:
             sys.exit(f"RuntimeError: step {step} had gradients that are no numbers")
     fsdp2.leave()
