@@ -59,11 +59,12 @@ def applied(config, chunks):
             "precision": "bf16" if config.bf16 else "fp32", "recompute": config.recompute_granularity or "none",
             "layers": config.num_layers, "hidden": config.hidden_size, "ffn": config.ffn_hidden_size,
             "heads": config.num_attention_heads, "kv_heads": config.num_query_groups,
+            **({"recompute_modules": "+".join(config.recompute_modules)} if config.recompute_granularity == "selective" else {}),
             **({"schedule": "1f1b" if virtual == 1 else "interleaved"} if stages > 1 else {})}
 
 
 def main():
-    a = fsdp2.arguments(tp=1, pp=1, vp=1, recompute=("none", "full", "selective"))
+    a = fsdp2.arguments(tp=1, pp=1, vp=1, recompute=("none", "full", "selective"), modules="core_attn")
     a.device = "cuda" if real else "cpu"
     rank, device = fsdp2.begin(a, "megatron-core")
     world = torch.distributed.get_world_size()
@@ -83,7 +84,7 @@ def main():
         virtual_pipeline_model_parallel_size=a.vp if a.vp > 1 else None, masked_softmax_fusion=False, persist_layer_norm=False,
         bias_activation_fusion=False, bias_dropout_fusion=False, gradient_accumulation_fusion=False,
         recompute_granularity=None if a.recompute == "none" else a.recompute,
-        recompute_method="uniform" if a.recompute == "full" else None,
+        recompute_modules=a.modules.split("+"), recompute_method="uniform" if a.recompute == "full" else None,
         recompute_num_layers=1 if a.recompute == "full" else None,
         # As Megatron-LM has it: with virtual stages two ranks send each other two things at once, which a batch would mix up.
         # gloo still reads what is sent then, where NCCL's streams would keep it.

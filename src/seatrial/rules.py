@@ -184,6 +184,10 @@ def modules_fit(model: Model, t: Topology, facts: engine_models.EngineModel) -> 
     elif t.recompute != "selective":
         yield Violation(code="recompute-modules", message=f"{said} with recompute {t.recompute}: a list of modules goes with "
                                                           "recompute selective")
+    elif "mlp" in t.recompute_modules.split("+") and model.architecture.biases == "all":
+        yield Violation(code="recompute-modules", message=f"{said} with biases in all linears: {facts.name} checkpoints an MLP "
+                                                          "that hands on its bias, and its backward pass never ends; without "
+                                                          "mlp, or with biases none, it would do")
     has = {"latent attention": model.latent is not None, "experts": model.mixture, "shared experts": bool(model.shared_inner)}
     for name in t.recompute_modules.split("+"):
         if name in _MODULES_OF and not has[_MODULES_OF[name]]:

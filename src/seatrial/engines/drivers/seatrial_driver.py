@@ -1,7 +1,7 @@
 """What every driver does first; it runs in an engine's own Python, so: torch and the standard library alone.
 
     device = seatrial_driver.begin("torchtitan")        cpu or cuda; a stuck rank can be asked where it stands from then on
-    seatrial_driver.lost(7)                             this rank's loss of step 7 is no number
+    seatrial_driver.lost(7, 0)                             this rank's loss of step 7 is no number
 """
 import faulthandler
 import importlib.metadata
