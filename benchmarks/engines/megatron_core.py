@@ -8,6 +8,7 @@ VP = {"pp": 2, "vp": 2, "schedule": "interleaved"}
 LAYOUTS: tuple[Data, ...] = (
     {"dp": 2}, {"dp": 2, "zero": 1}, {"dp": 2, "mbs": 2, "zero": 1, "precision": "bf16"}, {"tp": 2},
     {"tp": 2, "precision": "bf16"}, {"dp": 4, "zero": 1, "zero_group": 2}, {"tp": 2, "recompute": "selective"}, {"pp": 2},
+    {"tp": 2, "pp": 2, "recompute": "selective", "recompute_modules": "core_attn+mlp"},
     {"pp": 4}, {"pp": 2, "recompute": "full"}, VP, {**VP, "dp": 2, "zero": 1},
     {"tp": 2, "pp": 2}, {"tp": 2, "dp": 2, "zero": 1}, {"pp": 2, "dp": 2, "zero": 1}, {"tp": 4}, {"tp": 2, **VP},
 )  # fmt: skip

@@ -99,7 +99,7 @@ def main():
                 optimizer.step()
                 optimizer.zero_grad()
             total += loss.detach().float() / microbatches
-        own = total.clone()
+        own = {0: [total.clone()]}
         torch.distributed.all_reduce(total)
         seconds = time.perf_counter() - began
         norm = norm.full_tensor() if hasattr(norm, "full_tensor") else norm

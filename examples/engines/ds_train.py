@@ -90,8 +90,9 @@ def main():
     steps = engine.gradient_accumulation_steps()
     if rank == 0:
         fsdp2.say(count, **fsdp2.sizes(model) | applied(engine, a), seq=a.seq)
-    draw = torch.Generator().manual_seed(a.seed * world + rank // a.pp)
-    own = fsdp2.handed_on(engine.module) if a.pp > 1 else []
+    replicas = world // a.pp  # neighbours; the same tokens on all stages of one
+    draw = torch.Generator().manual_seed(a.seed * world + rank % replicas)
+    own = {rank // replicas: fsdp2.handed_on(engine.module)} if a.pp > 1 else {0: []}
 
     def batches():
         while True:
@@ -110,14 +111,13 @@ def main():
                 engine.backward(loss)
                 engine.step()
                 total += loss.detach().float() / steps
-            own.append(total.clone())
+            own[0].append(total.clone())
             torch.distributed.all_reduce(total)
             total = total / world
         seconds = time.perf_counter() - began
         if rank == 0:
             fsdp2.line(a, step, total, engine.get_global_grad_norm(), seconds, device)  # of ZeRO 0 in fp32 it keeps no norm
-        fsdp2.lost(rank, step, *own)
-        own.clear()
+        fsdp2.lost(rank, step, own)
     fsdp2.leave()
 
 

@@ -222,11 +222,14 @@ def handed_on(stage):
     return kept
 
 
-def lost(rank, step, *own):
-    """Says it where this rank's own loss, or what its stage hands on, is no number, before all are summed: so the first of them
-    is known."""
-    if not torch.isfinite(torch.stack(own)).all():
-        print("seatrial-nan", json.dumps({"rank": rank, "step": step}), flush=True)
+def lost(rank, step, own):
+    """`own`: stage -> its losses, or sums of what it hands on, before any sum over ranks. Says the first stage of this rank where
+    one is no number: the first of all stages has the rank where it began."""
+    bad = [stage for stage, found in own.items() if not torch.isfinite(torch.stack(found)).all()]
+    if bad:
+        print("seatrial-nan", json.dumps({"rank": rank, "step": step, "stage": min(bad)}), flush=True)
+    for found in own.values():
+        found.clear()
 
 
 def leave():
@@ -269,7 +272,7 @@ def main():
         norm = norm.full_tensor() if hasattr(norm, "full_tensor") else norm
         optimizer.step()
         optimizer.zero_grad()
-        own = total.clone()
+        own = {0: [total.clone()]}
         dist.all_reduce(total)
         seconds = time.perf_counter() - began  # the loss is read below, but its all-reduce has waited for all
         if rank == 0:

@@ -59,11 +59,12 @@ def applied(config, chunks):
             "precision": "bf16" if config.bf16 else "fp32", "recompute": config.recompute_granularity or "none",
             "layers": config.num_layers, "hidden": config.hidden_size, "ffn": config.ffn_hidden_size,
             "heads": config.num_attention_heads, "kv_heads": config.num_query_groups,
+            **({"recompute_modules": "+".join(config.recompute_modules)} if config.recompute_granularity == "selective" else {}),
             **({"schedule": "1f1b" if virtual == 1 else "interleaved"} if stages > 1 else {})}
 
 
 def main():
-    a = fsdp2.arguments(tp=1, pp=1, vp=1, recompute=("none", "full", "selective"))
+    a = fsdp2.arguments(tp=1, pp=1, vp=1, recompute=("none", "full", "selective"), modules="core_attn")
     a.device = "cuda" if real else "cpu"
     rank, device = fsdp2.begin(a, "megatron-core")
     world = torch.distributed.get_world_size()
@@ -83,8 +84,11 @@ def main():
         virtual_pipeline_model_parallel_size=a.vp if a.vp > 1 else None, masked_softmax_fusion=False, persist_layer_norm=False,
         bias_activation_fusion=False, bias_dropout_fusion=False, gradient_accumulation_fusion=False,
         recompute_granularity=None if a.recompute == "none" else a.recompute,
-        recompute_method="uniform" if a.recompute == "full" else None,
-        recompute_num_layers=1 if a.recompute == "full" else None, deallocate_pipeline_outputs=True)  # fmt: skip
+        recompute_modules=a.modules.split("+"), recompute_method="uniform" if a.recompute == "full" else None,
+        recompute_num_layers=1 if a.recompute == "full" else None,
+        # As Megatron-LM has it: with virtual stages two ranks send each other two things at once, which a batch would mix up.
+        # gloo still reads what is sent then, where NCCL's streams would keep it.
+        overlap_p2p_comm=a.vp > 1, batch_p2p_comm=a.vp == 1, deallocate_pipeline_outputs=real or a.vp == 1)  # fmt: skip
     spec = get_gpt_layer_local_spec(normalization=config.normalization)
     spec.submodules.self_attention.submodules.core_attention = Attention
     chunks = []
@@ -105,7 +109,8 @@ def main():
         params_dtype=half, clip_grad=a.clip, use_distributed_optimizer=a.zero == 1), chunks)  # fmt: skip
     config.finalize_model_grads_func, config.grad_scale_func = finalize_model_grads, optimizer.scale_loss
     last = parallel_state.is_pipeline_last_stage(ignore_virtual=True)
-    own = [] if last else fsdp2.handed_on(chunks[0])
+    stage = parallel_state.get_pipeline_model_parallel_rank()
+    own = {part * a.pp + stage: fsdp2.handed_on(chunk) for part, chunk in enumerate(chunks)}
     speaks = rank == world - 1
     if speaks:
         count = sum(p.numel() for chunk in chunks for p in chunk.parameters())
@@ -139,13 +144,11 @@ def main():
         good, norm, _ = optimizer.step()
         total = torch.stack([one["loss"] for one in said]).mean() if last else torch.zeros((), device=device)
         if last:
-            own.append(total.clone())
             torch.distributed.all_reduce(total, group=parallel_state.get_data_parallel_group())
         seconds = time.perf_counter() - began
         if speaks:
             fsdp2.line(a, step, total / data_ranks, norm, seconds, device)
-        fsdp2.lost(rank, step, *own)
-        own.clear()
+        fsdp2.lost(rank, step, own)
         if not good:
             sys.exit(f"RuntimeError: step {step} had gradients that are no numbers")
     fsdp2.leave()

@@ -30,6 +30,8 @@ class Violation:
 _PIPELINES = {"megatron-deepspeed": "DeepSpeed's pipeline engine", "deepspeed": "DeepSpeed's pipeline engine"}
 
 
+LACKS = ("no-degree", "no-recompute", "zero-replicas", "zero-pipeline")
+"""Warnings of what an engine is not known to have: a row that somebody ran so is a row, but nothing proposes it."""
 _CUT_FROM = {"zero_group": (1, "the optimizer's state"), "gradients_group": (2, "the gradient"),
              "weights_group": (3, "the model")}  # fmt: skip
 """Of what has a group of its own: the ZeRO stage that first divides it."""
@@ -106,10 +108,16 @@ def topology_fits_model(model: Model, t: Topology, engine: str) -> Iterator[Viol
     elif t.sequence_parallel and model.seq % t.tp:
         yield Violation(code="seq-divisible", message=f"sequence {model.seq} is not a multiple of TP {t.tp}, which sequence "
                                                       f"parallelism needs: the nearest are {_multiples_near(model.seq, t.tp)}")
+    lacks = [("no-degree", why) for degree in engine_models.BESIDE_DATA if (why := facts.lacks(degree, getattr(t, degree)))]
+    if t.recompute not in facts.recomputes:
+        lacks.append(("no-recompute", f"recompute {t.recompute}: {facts.name} has {' and '.join(facts.recomputes)}"))
+    if facts.replicas_alone and t.zero == 0 and t.data_ranks > 1 and t.world > t.dp:
+        lacks.append(("zero-replicas", f"ZeRO 0 with {t.product}: {facts.name} has whole replicas with nothing but DP; "
+                                  f"ZeRO {' or '.join(str(zero) for zero in facts.zero_stages if zero)} would do"))
     if t.pp > 1 and t.zero > facts.zero_with_pipeline:
-        yield Violation(code="zero-pipeline", level="warning",
-                        message=f"ZeRO {t.zero} with PP {t.pp}: {_PIPELINES.get(facts.name, facts.name)} refuses ZeRO above "
-                                f"{facts.zero_with_pipeline}")
+        lacks.append(("zero-pipeline", f"ZeRO {t.zero} with PP {t.pp}: {_PIPELINES.get(facts.name, facts.name)} refuses ZeRO "
+                                       f"above {facts.zero_with_pipeline}"))
+    yield from (Violation(code=code, message=why, level="warning") for code, why in lacks)
     for what, (stage, cut) in _CUT_FROM.items():
         group = getattr(t, what)
         if group not in (None, 1) and t.zero < stage:
@@ -176,6 +184,10 @@ def modules_fit(model: Model, t: Topology, facts: engine_models.EngineModel) -> 
     elif t.recompute != "selective":
         yield Violation(code="recompute-modules", message=f"{said} with recompute {t.recompute}: a list of modules goes with "
                                                           "recompute selective")
+    elif "mlp" in t.recompute_modules.split("+") and model.architecture.biases == "all":
+        yield Violation(code="recompute-modules", message=f"{said} with biases in all linears: {facts.name} checkpoints an MLP "
+                                                          "that hands on its bias, and its backward pass never ends; without "
+                                                          "mlp, or with biases none, it would do")
     has = {"latent attention": model.latent is not None, "experts": model.mixture, "shared experts": bool(model.shared_inner)}
     for name in t.recompute_modules.split("+"):
         if name in _MODULES_OF and not has[_MODULES_OF[name]]:

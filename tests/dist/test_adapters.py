@@ -63,11 +63,13 @@ OURS = {"status", "run_id", "losses", "grad_norms", "sec_per_it", "tflops", "for
         "tokens_per_s_per_process", "breakdown", "events", "iterations", "validation", "checkpoints", "resumed"}  # fmt: skip
 
 
-def check(found: dict, run_dir: Path) -> None:
+def check(found: dict, run_dir: Path, *, norm_of: int = 1) -> None:
+    """`norm_of`: tokens whose losses are summed in what its gradient is of, in place of their mean."""
     assert found["status"] == "ok", found
     assert found.keys() == OURS
     assert len(found["losses"]) == len(found["iterations"]) == 3 and all(4 < loss < 8 for loss in found["losses"])
-    assert all(norm > 0 for norm in found["grad_norms"]) and found["sec_per_it"] > 0 and found["mem_gib"] > 0.1
+    assert all(0 < norm / norm_of < 10 for norm in found["grad_norms"])  # messages of stages that meet others' make hundreds
+    assert found["sec_per_it"] > 0 and found["mem_gib"] > 0.1
     record = Record.from_dict(json.loads((run_dir / files.RECORD).read_text()))
     assert record.state == "measured" and record.torch_version and record.host["pinned"] in (True, False)
     assert Path(found["events"]).exists()
@@ -89,13 +91,17 @@ INSTALLED = [pytest.param(engine, data, layout, marks=needs(engine), id=" ".join
              for engine, data, layout in (
     ("torchtitan", LLAMA, ("topology.dp=2", "topology.zero=3")), ("torchtitan", LLAMA, ("topology.pp=2",)),
     ("deepspeed", SMALL, ("topology.dp=2", "topology.zero=2")), ("deepspeed", LLAMA, ("topology.pp=2", "topology.zero=1")),
-    ("megatron-core", SMALL, ("topology.tp=2",)), ("megatron-core", LLAMA, ("topology.pp=2", "topology.recompute=full")),
+    ("megatron-core", SMALL, ("topology.tp=2",)),
+    ("megatron-core", SMALL, ("model.layers=8", "batch.gbs=8", "topology.pp=2", "topology.vp=2",
+                              "topology.schedule=interleaved")),
     ("accelerate", SMALL, ("topology.dp=2", "topology.zero=3")), ("accelerate", LLAMA, ("topology.dp=2", "topology.zero=2")))]
 
 
 @pytest.mark.parametrize("engine, data, layout", INSTALLED)
 def test_engines_give_what_our_own_gives(tmp_path: Path, engine: str, data: dict, layout: tuple[str, ...]) -> None:
-    check(run(tmp_path, engine, data, *layout), tmp_path / "run")
+    trial, _ = trialfile.build({**data, "engine": engine}, layout)
+    sums = engine == "torchtitan" and trial.topology.pp > 1  # 0.2's own way, which its clipping hides
+    check(run(tmp_path, engine, data, *layout), tmp_path / "run", norm_of=trial.batch.gbs * trial.model.seq if sums else 1)
 
 
 COUNTED = """

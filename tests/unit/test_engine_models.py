@@ -8,10 +8,10 @@ from importlib import resources
 import numpy as np
 import pytest
 
-from seatrial import presets
+from seatrial import presets, rules
 from seatrial.engines import engine_name, model
 from seatrial.errors import BadInput
-from seatrial.plan import memory, rows, step
+from seatrial.plan import memory, rows, search, space, step
 from seatrial.plan.configs import Configs
 from seatrial.spec import GIB, Batch, Cluster, Execution, Model, Topology, Trial
 
@@ -55,7 +55,7 @@ def test_every_field_of_a_file_is_known_and_every_fact_has_a_docstring():
 def test_megatron_and_an_empty_cell_are_what_they_were_and_nemo_is_core():
     assert model.model_of("megatron").name == "megatron-deepspeed" == model.DEFAULT
     assert model.model_of("nemo").name == model.model_of("megatron-lm").name == "megatron-core"
-    assert model.model_of("torchtitan").name == "fsdp2"
+    assert model.model_of("torchtitan").name == "fsdp2" and model.model_of("accelerate").name == "accelerate"
     assert model.model_of("command").name == "plain-3d"
 
 
@@ -280,3 +280,30 @@ def test_uneven_stages_of_megatron_core_are_forecast_though_no_search_proposes_t
     for engine, refused in (("megatron-core", []), ("megatron", ["layers-divisible"])):
         found = rules.violations(trial(engine, shape=odd, dp=2, pp=4))
         assert [violation.code for violation in found if violation.level == "error"] == refused
+
+
+@pytest.mark.parametrize(("gbs", "rehearsed"), [(64, 66.54), (256, 81.49)])
+def test_accelerate_holds_what_was_rehearsed(gbs, rehearsed):
+    """seatrial rehearse --engine accelerate --model llama3-8b --cluster dgx-h100 --dp 64 --zero 3 --gbs GBS --memory-only"""
+    held = forecast(trial("accelerate", shape=presets.model("llama3-8b"), dp=64, nodes=8, zero=3, gbs=gbs))[2]
+    tensors = sum(value for part, value in held.items() if part not in memory.MEASURES["allocated"])
+    assert tensors == pytest.approx(rehearsed, rel=0.05)
+
+
+def lacking(engine: str, **layout) -> list[str]:
+    return [found.code for found in rules.violations(trial(engine, **layout)) if found.code in rules.LACKS]
+
+
+def test_what_an_engine_lacks_is_a_warning_and_no_plan_proposes_it():
+    assert lacking("accelerate", dp=4, pp=2, zero=3) == ["no-degree"] == lacking("fsdp1", dp=4, tp=2, zero=3)
+    assert lacking("accelerate", dp=4, tp=2) == ["zero-replicas"] == lacking("torchtitan", dp=4, pp=2)
+    assert lacking("accelerate", dp=8, recompute="selective") == ["no-recompute"]
+    assert not lacking("accelerate", dp=8) and not lacking("accelerate", tp=8) and not lacking("megatron-core", dp=4, pp=2)
+    for engine in ("accelerate", "fsdp1", "torchtitan"):
+        found = search.search(space.Space(models=(LLAMA,), cluster=presets.cluster("dgx-h100"), nodes=(1,), gbs=(64,),
+                                          engine=engine))
+        layouts = [found.trial(i) for i in range(len(found))]
+        assert layouts and not any(one.code in rules.LACKS for layout in layouts for one in rules.violations(layout))
+    asked = space.Space(models=(LLAMA,), cluster=presets.cluster("dgx-h100"), gbs=(64,), engine="accelerate", pp=(2,))
+    with pytest.raises(BadInput, match="PP 2: accelerate has no pipeline; PP 1 would do"):
+        search.search(asked)

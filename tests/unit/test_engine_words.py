@@ -109,16 +109,19 @@ def test_torchtitan_divides_a_context_on_gpus_alone(monkeypatch):
             refuses()
 
 
-def test_the_rank_whose_own_loss_is_no_number_is_named(tmp_path: Path):
+@pytest.mark.parametrize(("said", "ranks"), [
+    (("{", '{"rank": 1, "step": 2}'), [1]),
+    # Of two virtual stages each, rank 1's second and rank 0's third.
+    (('{"rank": 0, "step": 2, "stage": 2}', '{"rank": 1, "step": 2, "stage": 1}'), [1, 0])])
+def test_the_rank_whose_own_loss_is_no_number_is_named(tmp_path: Path, said: tuple[str, str], ranks: list[int]):
     (tmp_path / "logs").mkdir()
-    for rank in (0, 1):
-        lost = 'seatrial-nan {"rank": 1, "step": 2}\n' if rank else "seatrial-nan {\n"
+    for rank, lost in enumerate(said):
         (tmp_path / "logs" / f"rank{rank}.log").write_text(
             "".join(f"[titan] 2026-11-15 18:04:1{step},456 - root - INFO - step:  {step}  loss:  {loss}  grad_norm:  0.3805  "
                     "memory:  0.60GiB(2.51%)  tps: 616  tflops: 0.01  mfu: 0.00%\n"
-                    for step, loss in ((1, "5.9"), (2, "nan"))) + lost)
-    said = [(e["step"], e.get("loss"), e.get("nan_ranks")) for e in Torchtitan().read(tmp_path) if e["event"] == "iteration"]
-    assert said == [(1, 5.9, None), (2, "nan", [1])]
+                    for step, loss in ((1, "5.9"), (2, "nan"))) + f"seatrial-nan {lost}\n")
+    found = [(e["step"], e.get("loss"), e.get("nan_ranks")) for e in Torchtitan().read(tmp_path) if e["event"] == "iteration"]
+    assert found == [(1, 5.9, None), (2, "nan", ranks)]
 
 
 def test_what_a_log_says_was_applied_is_held_against_what_was_asked(tmp_path: Path):
@@ -241,11 +244,11 @@ def test_the_stage_that_hands_on_no_number_says_so(monkeypatch: pytest.MonkeyPat
     kept = script.handed_on(stage)
     for value in (1.0, 2.0):
         stage(torch.full((1, 2), value))
-    script.lost(0, 1, *kept)
-    assert len(kept) == 2 and not capsys.readouterr().out
+    script.lost(0, 1, {4: kept})
+    assert not kept and not capsys.readouterr().out
     stage(torch.tensor([[1.0, torch.nan]]))
-    script.lost(0, 2, *kept)
-    assert capsys.readouterr().out == 'seatrial-nan {"rank": 0, "step": 2}\n'
+    script.lost(0, 2, {0: [torch.ones(())], 4: kept})
+    assert capsys.readouterr().out == 'seatrial-nan {"rank": 0, "step": 2, "stage": 4}\n'
 
 
 @pytest.mark.parametrize("layers, pp, runs", [(3, 4, True), (1, 4, True), (1, 5, False)])

@@ -61,6 +61,7 @@ def test_lists_are_one_however_they_are_spelled():
 
 
 @pytest.mark.parametrize(("asked", "why"), [
+    ({"modules": "core_attn+mlp", "model": presets.model("gpt2-124m")}, "biases in all linears: megatron-core"),
     ({"modules": "moe", "engine": "seatrial"}, "seatrial takes no list of modules; recompute none, selective or full"),
     ({"modules": "moe", "recompute": "full"}, "a list of modules goes with recompute selective"),
     ({"modules": "mla_up_proj", "model": presets.model("mixtral-8x7b")}, "no latent attention for mla_up_proj"),

@@ -76,6 +76,23 @@ def test_script_of_ones_own_is_rehearsed_from_its_file(tmp_path: Path) -> None:
     assert 2 * matrix < memory.parts["optimizer"] < 5 * matrix
 
 
+def test_weights_that_fsdp_finds_on_the_cpu_are_sharded_and_told_apart(tmp_path: Path) -> None:
+    """As accelerate does: no mesh is given, the model was never moved, and parameters are found again by their addresses."""
+    (tmp_path / "train.py").write_text(
+        "import torch\nfrom torch import nn\nfrom torch.distributed.fsdp import fully_shard\n"
+        "torch.distributed.init_process_group('nccl')\n"
+        "model = nn.Sequential(*(nn.Linear(512, 512, bias=False) for _ in range(3)))\n"
+        "assert len({p.data_ptr() for p in model.parameters()}) == 3\nfully_shard(model)\n"
+        "optimizer = torch.optim.AdamW(model.parameters(), foreach=False)\n"
+        "for _ in range(3):\n    model(torch.ones(4, 512, device='cuda')).sum().backward()\n"
+        "    optimizer.step()\n    optimizer.zero_grad()\n")
+    described = tmp_path / "mine.toml"
+    described.write_text('base = "fsdp2"\n[command]\nper = "rank"\nargv = ["{python}", "{here}/train.py"]\n')
+    trial, recipe = asked(str(described), topology={"dp": 8, "zero": 3}, batch={"gbs": 8})
+    memory = rehearse(trial, recipe, RehearsalOptions(memory_only=True)).ranks[0].memory
+    assert memory.parts["optimizer"] >= 2 * 3 * 4 * 512 * 512 / 8 and memory.parts["weights"] >= 3 * 4 * 512 * 512
+
+
 def test_what_is_said_before_the_forward_pass_counts_once_a_step(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(
         "import sys, torch\nimport torch.distributed as dist\ndist.init_process_group()\nmodel = torch.nn.Linear(8, 8).cuda()\n"

@@ -23,7 +23,7 @@ from seatrial.spec import Trial
 START = "seatrial-engine "
 """What a driver of ours says first: the versions and the device, as JSON."""
 LOST = "seatrial-nan "
-"""What it says when the loss of its own rank is no number, before it is summed over all."""
+"""What it says when the loss of its own rank, or what a stage of it hands on, is no number, before it is summed over all."""
 SAID = "seatrial-applied "
 """What a program says that it built, as JSON by the fields of a trial."""
 OF_STEP = ("step", "sec", "loss", "grad_norm", "gbs", "skipped", "loss_scale", "tflops")
@@ -143,17 +143,17 @@ def _iterations(run: Record) -> Iterator[Event]:
 
 
 def _lost(run_dir: Path) -> dict[int, list[int]]:
-    """Step -> the ranks whose own loss was no number."""
-    found: dict[int, list[int]] = {}
+    """Step -> the ranks whose own loss, or what a stage of theirs handed on, was no number; those of the first stage first."""
+    found: dict[int, list[tuple[int, int]]] = {}
     for path in logs(run_dir):
         for line in _tail(path).splitlines():
             if line.startswith(LOST):
                 try:
                     said = json.loads(line[len(LOST):])
-                    found.setdefault(said["step"], []).append(said["rank"])
+                    found.setdefault(said["step"], []).append((int(said.get("stage", 0)), int(said["rank"])))
                 except (ValueError, KeyError, TypeError):
                     continue
-    return found
+    return {step: [rank for _, rank in sorted(ranks)] for step, ranks in found.items()}
 
 
 def _said(run_dir: Path, mark: str) -> dict[str, Any]:

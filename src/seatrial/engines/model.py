@@ -40,6 +40,8 @@ class EngineModel:
 
     # What it can lay out
 
+    divides: tuple[Literal["tp", "pp"], ...] = ("tp", "pp")
+    """What it lays over ranks beside the data: each layer (TP), the layers (PP)."""
     schedules: tuple[ScheduleKind, ...] = ("1f1b", "interleaved")
     """Pipeline schedules that it has."""
     uneven: Uneven = "any"
@@ -51,6 +53,10 @@ class EngineModel:
     """What a table of its runs means that names no ZeRO stage."""
     zero_with_pipeline: int = 3
     """The highest ZeRO stage that goes with a pipeline."""
+    replicas_alone: bool = False
+    """Whether whole replicas (ZeRO 0, DP over 1) go with no TP, PP or CP: DDP knows one process group."""
+    recomputes: tuple[Literal["none", "selective", "full"], ...] = ("none", "selective", "full")
+    """How much of a layer it can make again."""
     sequence_parallel: bool = False
     """Whether tensor parallelism always cuts the sequence of norms too …"""
     cuts_sequence: bool = True
@@ -88,6 +94,8 @@ class EngineModel:
     """… and that travels in fp16, where it is not as wide; it is copied to fp32 for the step. 0: the same."""
     gradients_sharded_from: int = 2
     """ZeRO stage from which the kept gradients are a shard."""
+    accumulated_bytes: float = 0.0
+    """Sharded gradients: bytes of each while micro-batches are added up, where only their sum travels and they stay whole."""
     step_copy_bytes: float = 0.0
     """Further copies of the own shard's gradients while the optimizer steps, with ZeRO …"""
     step_copy_whole_bytes: float = 0.0
@@ -253,6 +261,12 @@ class EngineModel:
     messages_exposed_interleaved: float = 0.5
     """… with virtual stages."""
 
+    def lacks(self, degree: str, ranks: int) -> str:
+        """Why a layout of it cannot be divided so; nothing where it can."""
+        if ranks == 1 or degree in self.divides:
+            return ""
+        return f"{degree.upper()} {ranks}: {self.name} has no {BESIDE_DATA[degree]}; {degree.upper()} 1 would do"
+
     def attention_on(self, device: Device | None) -> Attention:
         """The kernel that it takes on a device where nobody says otherwise."""
         if device is None:
@@ -284,6 +298,7 @@ class EngineModel:
                                    "numbers, none negative")
 
 
+BESIDE_DATA = {"tp": "tensor parallelism", "pp": "pipeline"}
 MOST = 1e12
 """Of any figure of an engine."""
 DEFAULT = "megatron-deepspeed"

@@ -23,7 +23,7 @@ from seatrial.engines.model import EngineModel, model_of
 from seatrial.errors import BadInput
 from seatrial.plan import experts, stages, step
 from seatrial.plan.calibrate import Calibration
-from seatrial.plan.configs import ATTENTION, RECOMPUTE, Configs
+from seatrial.plan.configs import ATTENTION, Configs
 from seatrial.plan.context import exchanged_bytes
 from seatrial.plan.documents import packed, slowest
 from seatrial.plan.held import Held
@@ -256,7 +256,7 @@ def changes(trial: Trial, sec: float, fit: Calibration | None = None, headroom: 
 
 def _refused(trial: Trial) -> str:
     """The code of the rule that forbids it, or nothing."""
-    return next((v.code for v in rules.violations(trial) if v.level == "error" or v.code == "zero-pipeline"), "")
+    return next((v.code for v in rules.violations(trial) if v.level == "error" or v.code in rules.LACKS), "")
 
 
 def better(explained: Explained) -> list[Change]:
@@ -275,7 +275,7 @@ def neighbours(trial: Trial) -> list[tuple[str, Topology]]:
         except BadInput:  # groups that the degrees would no longer be multiples of
             pass
 
-    degrees = DEGREES if can.context else tuple(name for name in DEGREES if name != "cp")
+    degrees = tuple(name for name in DEGREES if name in ("dp", *can.divides) or name == "cp" and can.context)
     for factor in (2, 3):
         if factor == 2 or t.mbs % 3 == 0:
             add(f"MBS {t.mbs} -> {t.mbs * factor}", mbs=t.mbs * factor)
@@ -315,8 +315,8 @@ def neighbours(trial: Trial) -> list[tuple[str, Topology]]:
                 add(f"ZeRO group {now} -> {group}", zero_group=None if group == t.data_ranks else group)
     out += [(f"ZeRO {t.zero} -> {zero}", replace(t, zero=zero)) for zero in can.zero_stages
             if zero != t.zero and t.data_ranks > 1]
-    out += [(f"recompute {t.recompute} -> {mode}", replace(t, recompute=mode, recompute_modules=None))  # type: ignore[arg-type]
-            for mode in RECOMPUTE if mode != t.recompute]
+    out += [(f"recompute {t.recompute} -> {mode}", replace(t, recompute=mode, recompute_modules=None))
+            for mode in can.recomputes if mode != t.recompute]
     if t.pp > 1:
         for kind in can.schedules:
             for vp in (2, 3, 4) if KINDS[kind].virtual else (1,):

@@ -189,6 +189,7 @@ def _held(c: Configs, parameters: Floats, one_layer: Floats, depth: Floats, copi
     layer = layer + np.where((c.zero == 3) & (np.asarray(most) > 0), np.minimum(most, parameters) * element, 0.0)
     reduced = np.where(c.zero >= 2, one_layer * facts.of(c, "reduced_bytes") * full, 0.0)
     cut = c.zero >= facts.of(c, "gradients_sharded_from")
+    summed = np.where((c.zero >= 2) & (c.microbatches > 1), facts.of(c, "accumulated_bytes") * full, 0.0)
     # The linears alone: embedding and head stay in 16 bits.
     linears = depth * one_layer
     eight = np.where(c.precision == FP8, facts.of(c, "fp8_weight_bytes"), 0.0) * np.where(c.zero == 3, one_layer, linears)
@@ -197,7 +198,8 @@ def _held(c: Configs, parameters: Floats, one_layer: Floats, depth: Floats, copi
     own = np.where((c.zero == 3) | (np.asarray(wide) & (c.zero > 0)), weights / held + twice, weights)
     return {
         "weights": parameters * (own + np.where(keeps, element, computed)) + (np.where(keeps, 0.0, layer) + eight) * at_work,
-        "gradients": parameters * np.where(cut & ~keeps, gradient / copies.gradients, gradient) + reduced * at_work,
+        "gradients": parameters * np.maximum(np.where(cut & ~keeps, gradient / copies.gradients, gradient), summed)
+                     + reduced * at_work,
         "optimizer": parameters * np.where(c.zero >= 1, optimizer / shards, optimizer),
     }
 

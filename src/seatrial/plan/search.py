@@ -178,6 +178,9 @@ def search(space: Space, *, rules: Sequence[Expression] = (), ramp: Batch | None
         c = _only(c, codes == 0)
         if space.zero is None:
             c = _counted(c, (c["zero"] <= space.facts.zero_with_pipeline) | (c["pp"] == 1), "zero-pipeline", rejected)
+            if space.facts.replicas_alone:
+                alone = (c["dp"] * c["cp"] == 1) | (c["dp"] == c["nodes"] * space.cluster.procs_per_node)
+                c = _counted(c, (c["zero"] > 0) | alone, "zero-replicas", rejected)
         if space.stage_layers is not None:
             c = _counted(c, c["pp"] * c["vp"] == len(space.stage_layers), "stage-layers", rejected)
             c = {**c, "split": np.full(len(c["dp"]), rank_layers(space.stage_layers, 1)["split"])}

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from seatrial.columns import BY_FIELD, DEGREES, SEARCHED
-from seatrial.engines.model import EngineModel, model_of
+from seatrial.engines.model import BESIDE_DATA, EngineModel, model_of
 from seatrial.errors import BadInput
 from seatrial.plan.configs import CHOICES, SCHEDULES
 from seatrial.plan.odds import Headroom
@@ -131,10 +131,10 @@ def degrees(space: Space) -> np.ndarray:
         world = nodes * space.cluster.procs_per_node
         contexts = {cp for cp in divisors(world) if _worth(cp, space)}
         for tp in divisors(world):
-            if space.tp is not None and tp not in space.tp:
+            if tp not in (space.tp or (tp,)) or space.facts.lacks("tp", tp):
                 continue
             for pp in divisors(world // tp):
-                if space.pp is not None and pp not in space.pp:
+                if pp not in (space.pp or (pp,)) or space.facts.lacks("pp", pp):
                     continue
                 for cp in divisors(world // tp // pp) if len(contexts) > 1 else contexts:
                     dp, left = divmod(world // tp // pp, cp)
@@ -182,7 +182,8 @@ def _options(space: Space) -> Iterator[tuple[int, ...]]:
     # A stage holds a layer at least, or there is nothing to interleave.
     most = min(_MOST_VIRTUAL, max(model.layers for model in space.models) + 2)
     facts = space.facts
-    usual: dict[str, Any] = {"zero": facts.zero_stages, "vp": range(1, most + 1), **CHOICES, "schedule": facts.schedules}
+    usual: dict[str, Any] = {"zero": facts.zero_stages, "vp": range(1, most + 1), **CHOICES, "schedule": facts.schedules,
+                             "recompute": facts.recomputes}
     # Where tensor parallelism always cuts the sequence, `_distinct` leaves it cut.
     given = replace(space, sequence_parallel=(False, True)) if facts.sequence_parallel else space
     virtual = OPTIONS.index("vp"), OPTIONS.index("schedule")
@@ -273,9 +274,12 @@ def _distinct(c: Columns, space: Space, layers: np.ndarray) -> np.ndarray:
 def not_searched(space: Space, precision: str) -> list[str]:
     """What a layout could differ in that was not looked at, though nobody asked to leave it out."""
     facts, found = space.facts, []
+    found += [f"{name.upper()} (not in {facts.name})" for name in BESIDE_DATA
+              if getattr(space, name) is None and name not in facts.divides]
     if not facts.sequence_parallel and len(space.sequence_parallel) == 1:
         found.append("sequence parallelism" + ("" if facts.cuts_sequence else f" (not in {facts.name})"))
     for name, word, all_values, has in (("zero", "ZeRO", (0, 1, 2, 3), facts.zero_stages),
+                                        ("recompute", "recompute", CHOICES["recompute"], facts.recomputes),
                                         ("schedule", "schedule", SCHEDULES, facts.schedules)):
         if getattr(space, name) is None and (lacks := [str(value) for value in all_values if value not in has]):
             found.append(f"{word} {', '.join(lacks)} (not in {facts.name})")
@@ -304,6 +308,9 @@ def refuse_what_cannot_be(space: Space) -> None:
         for value in getattr(space, name) or ():
             if name not in CHOICES and BY_FIELD[name].default != 0 and value < 1:
                 raise BadInput(f"{name} {value}: it must be above 0")
+    for name in BESIDE_DATA:
+        if (asked := getattr(space, name)) and (why := space.facts.lacks(name, min(asked))):
+            raise BadInput(why)
     counts = space.nodes or (space.cluster.nodes,)
     if max(counts) * space.cluster.procs_per_node > MOST_WORLD:
         raise BadInput(f"{max(counts)} nodes x {space.cluster.procs_per_node} processes: at most {MOST_WORLD:,} in all can be "

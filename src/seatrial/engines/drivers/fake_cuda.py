@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.distributed._functional_collectives import AsyncCollectiveTensor
+from torch.distributed.fsdp._fully_shard import _fsdp_init, _fully_shard
 from torch.distributed.fsdp._fully_shard._fsdp_param import FSDPParam
 from torch.distributed.tensor import DTensor
 from torch.nn import functional as F
@@ -82,9 +83,20 @@ def _stand_in() -> None:
     AsyncCollectiveTensor.device = property(lambda self: self.elem.device)  # type: ignore[assignment]
     Tensor.record_stream = lambda *_: None  # type: ignore[method-assign,assignment]
     torch._utils._get_available_device_type = lambda: "cuda"  # type: ignore[attr-defined]
+    torch._C._get_accelerator = lambda *_: torch.device("cuda")  # type: ignore[method-assign]
     FSDPParam.reset_sharded_param = _shard_of(FSDPParam.reset_sharded_param)  # type: ignore[method-assign]
     # The CPU's weights and the GPU's are of two kinds here: they trade places, so that tied ones stay tied.
     torch.__future__.set_swap_module_params_on_conversion(True)
+    for where in (_fsdp_init, _fully_shard):
+        vars(where).update(_move_states_to_device=_move_states)
+
+
+def _move_states(parameters: list[Tensor], buffers: list[Tensor], device: torch.device) -> None:
+    """What FSDP shards and was left on the CPU, in the same way: by its `.data` it would still say that it is there."""
+    for x in (*parameters, *buffers):
+        if x.device not in (device, torch.device("meta")) and not isinstance(x, DTensor):
+            there = x.detach().to(device)
+            torch.utils.swap_tensors(x, nn.Parameter(there, x.requires_grad) if isinstance(x, nn.Parameter) else there)
 
 
 def _shard_of(plain: Callable[[Any], None]) -> Callable[[Any], None]:
@@ -113,6 +125,8 @@ class Calls(TorchFunctionMode):
             return args[0].device == CUDA
         if func is Tensor.cuda:
             return args[0].to(CUDA)
+        if func is Tensor.data_ptr and isinstance(args[0], FakeTensor):
+            return args[0].untyped_storage()._cdata  # by which programs tell weights apart
         if func is Tensor.to and args[0].device == CUDA and not kwargs.get("copy"):
             device, dtype, _, memory_format = torch._C._nn._parse_to(*args[1:], **kwargs)
             if device == CUDA:  # it is there already; C++ takes it to be elsewhere

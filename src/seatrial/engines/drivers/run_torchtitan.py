@@ -59,28 +59,36 @@ def main() -> None:
     from torchtitan.train import main as train
 
     class Watched(Trainer):
-        """Its losses before they are summed over ranks, or what its stage hands on, are looked at after every step."""
+        """Its losses before they are summed over ranks, or what its stages hand on, are looked at after every step."""
 
-        own: list[torch.Tensor]
+        own: dict[int, list[torch.Tensor]]
+        last = 0
 
         def forward_backward_step(self, **batch: object) -> torch.Tensor:
             found = super().forward_backward_step(**batch)
-            self.keep(found)
+            if not self.parallel_dims.pp_enabled or self.pp_has_last_stage:
+                self.keep(self.last, found)
             return found
 
-        def keep(self, found: torch.Tensor) -> None:
+        def keep(self, stage: int, found: torch.Tensor) -> None:
             found = found.detach()
-            self.own.append((found.to_local() if isinstance(found, DTensor) else found).sum())
+            self.own.setdefault(stage, []).append((found.to_local() if isinstance(found, DTensor) else found).sum())
 
         def train(self) -> None:
-            log, self.own = self.metrics_processor.log, []
-            if self.parallel_dims.pp_enabled and not self.pp_has_last_stage:
-                self.model_parts[0].register_forward_hook(lambda _, __, out: self.keep(out))
+            log, self.own = self.metrics_processor.log, {}
+            if self.parallel_dims.pp_enabled:
+                schedule = self.pp_schedule
+                for one in getattr(schedule, "_stages", None) or [schedule._stage]:
+                    if one.is_last:
+                        self.last = one.stage_index
+                    else:
+                        one.submod.register_forward_hook(lambda _, __, out, stage=one.stage_index: self.keep(stage, out))
 
             def said(step: int, *more: object, **others: object) -> None:
                 log(step, *more, **others)
-                if not torch.isfinite(torch.stack(self.own)).all():
-                    seatrial_driver.lost(step)
+                bad = [stage for stage, found in self.own.items() if not torch.isfinite(torch.stack(found)).all()]
+                if bad:
+                    seatrial_driver.lost(step, min(bad))
                 self.own.clear()
 
             self.metrics_processor.log = said

@@ -1,7 +1,7 @@
 """What every driver does first; it runs in an engine's own Python, so: torch and the standard library alone.
 
     device = seatrial_driver.begin("torchtitan")        cpu or cuda; a stuck rank can be asked where it stands from then on
-    seatrial_driver.lost(7)                             this rank's loss of step 7 is no number
+    seatrial_driver.lost(7, 0)                             this rank's loss of step 7 is no number
 """
 import faulthandler
 import importlib.metadata
@@ -33,9 +33,9 @@ def begin(engine: str, device: str = "auto") -> str:
     return device
 
 
-def lost(step: int) -> None:
-    """This rank's own loss of a step is no number, before any sum over ranks: so the first of them is known."""
-    print("seatrial-nan", json.dumps({"rank": rank, "step": step}), flush=True)
+def lost(step: int, stage: int) -> None:
+    """Of a step this rank's own loss, or what that stage hands on, is no number, before any sum over ranks."""
+    print("seatrial-nan", json.dumps({"rank": rank, "step": step, "stage": stage}), flush=True)
 
 
 def leave() -> None:
