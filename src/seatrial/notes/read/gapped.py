@@ -26,7 +26,7 @@ FEWEST, LONGEST, WIDEST = 3, 2000, 400
 _GAP = re.compile(r"\S(?: {2,}|\t+)\S")
 _CELLS = {"gaps": re.compile(r"\S+(?: \S+)*"), "words": re.compile(r"\S+")}
 _RULE = re.compile(r"[-=_─━\s+]+")
-_OTHER = ("|", ">", "```", "~~~", "<", "- ", "* ", "+ ", "┌", "│")
+_OTHER = ("|", ">", "```", "~~~", "<", "- ", "* ", "+ ")
 _HEADING = re.compile(r"#{1,6} (?!.*\S {2,}\S)")
 """Of a section; `# GPUs   s/it` is one of a column."""
 

@@ -46,14 +46,15 @@ class Token(NamedTuple):
 
 _QUOTE = re.compile(r"^\s*(?:>\s?)+")
 _DELIMITER = re.compile(
-    r"\s*\|?(?:\s*:?-+:?\s*\|)+(?:\s*:?-+:?\s*)?\|?\s*|\s*\|?\s*:?-{2,}:?\s*\|\s*|\s*[+┌├└╞][-=+:─┬┼┴═╪┐┤┘╡]+\s*"
+    r"\s*\|?(?:\s*:?-+:?\s*\|)+(?:\s*:?-+:?\s*)?\|?\s*|\s*\|?\s*:?-{2,}:?\s*\|\s*|\s*\+[-=+:]+\s*"
 )
 _FENCE = re.compile(r"(`{3,}|~{3,})(?!.*`)")
 _UNDERLINE = re.compile(r"={3,}|-{3,}")
 _PIPE = re.compile(r"(?<!\\)\|")
 _STARS = re.compile(r"^\*{1,6}(?= )")
 """Of a heading in an org file."""
-_BOX = re.compile(r"[│┃║]")
+_BOX = {ord(drawn): plain for plain, letters in (("|", "│┃║"), ("-", "─━"), ("=", "═"),
+        ("+", "┌┬┐├┼┤└┴┘╒╤╕╞╪╡╘╧╛┏┳┓┡╇┩┢╈┪┣╋┫┗┻┛┠╂┨╔╦╗╠╬╣╚╩╝╟╫╢╭╮╰╯")) for drawn in letters}  # fmt: skip
 
 
 def split_row(text: str) -> list[str]:
@@ -67,7 +68,7 @@ def split_row(text: str) -> list[str]:
     return [part.strip().replace("\\|", "|") for part in parts]
 
 
-_RULED = frozenset("-:+=┌├└╞")
+_RULED = frozenset("-:+=")
 
 
 def is_delimiter(text: str | None) -> bool:
@@ -89,9 +90,12 @@ def is_picture(cells: list[str]) -> bool:
 
 
 def _body(line: str) -> str:
-    body = _QUOTE.sub("", line) if ">" in line[:8] else line
-    # A directory tree is drawn with the same letters, but no line of it is closed on the right.
-    return _BOX.sub("|", body) if not body.isascii() and _BOX.match(body.rstrip()[-1:]) else body
+    return _QUOTE.sub("", line) if ">" in line[:8] else line
+
+
+def _undrawn(line: str) -> str:
+    """The lines of a box in ASCII; a directory tree is drawn with the same letters, but none is closed on the right."""
+    return line.translate(_BOX) if not line.isascii() and line.rstrip()[-1:].translate(_BOX) in ("|", "+") else line
 
 
 def scan(lines: Iterable[tuple[int, str]]) -> Iterator[Token]:
@@ -144,7 +148,7 @@ def scan(lines: Iterable[tuple[int, str]]) -> Iterator[Token]:
                 after_gap = False
                 continue
         table, after_gap = "", False
-        if cells and is_delimiter(nxt) and ("|" in (nxt or "") or "+" in (nxt or "")[:3] or not (nxt or "").isascii()):
+        if cells and is_delimiter(nxt) and ("|" in (nxt or "") or "+" in (nxt or "")[:3]):
             table, width = "outer" if bare.startswith("|") else "bare", len(cells)
             yield Token("header", number, bare)
             current = next(stream, None)
@@ -156,7 +160,7 @@ def scan(lines: Iterable[tuple[int, str]]) -> Iterator[Token]:
         elif nxt is not None and not fence and not bare.startswith("#") and _UNDERLINE.fullmatch(nxt.strip()):
             yield Token("text", number, ("# " if nxt.strip()[0] == "=" else "## ") + bare)
             current = next(stream, None)
-        elif not (is_delimiter(bare) and bare[0] in "+┌├└╞"):
+        elif not (is_delimiter(bare) and bare[0] == "+"):
             yield Token("text", number, body, bool(fence))
 
 
@@ -165,8 +169,13 @@ def lines_of(path: Path) -> Iterator[tuple[int, str]]:
     lines = read_lines(path)
     if path.suffix.lower() == ".org":
         lines = ((number, _STARS.sub(lambda stars: "#" * len(stars[0]), line)) for number, line in lines)
-    drawn = pipes_of_rst(pipes_of_html(pipes_of_wiki(pipes_of_fences(without_hidden_rows(lines)))))
-    return reshaped(pipes_of_gaps(pipes_of_lists(drawn)))
+    return piped(lines)
+
+
+def piped(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    plain = ((number, _undrawn(line)) for number, line in without_hidden_rows(lines))
+    drawn = pipes_of_rst(pipes_of_html(pipes_of_wiki(plain)))
+    return reshaped(pipes_of_gaps(pipes_of_lists(pipes_of_fences(drawn))))
 
 
 LONGEST_COMMENT = 500
