@@ -2,7 +2,8 @@
 
     for number, line in pipes_of_fences(read_lines(path)): ...
 
-In a code fence or as a paragraph: a table where the first line reads as headings of runs and most lines below have as many cells.
+In a code fence or as a paragraph: a table where the first line reads as headings of runs and most lines below have as many
+cells.
 """
 from __future__ import annotations
 

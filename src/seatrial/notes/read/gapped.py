@@ -24,7 +24,8 @@ Spans = list[tuple[int, int, str]]
 FEWEST, LONGEST, WIDEST = 3, 2000, 400
 """Columns of a table; lines of one; letters of a line."""
 _GAP = re.compile(r"\S(?: {2,}|\t+)\S")
-_CELLS = {"gaps": re.compile(r"\S+(?: \S+)*"), "words": re.compile(r"\S+")}
+_CELLS = {"gaps": re.compile(r"[^ \t]+(?: [^ \t]+)*"), "words": re.compile(r"[^ \t]+")}
+"""A narrow space is part of a cell."""
 _RULE = re.compile(r"[-=_─━\s+]+")
 _OTHER = ("|", ">", "```", "~~~", "<", "- ", "* ", "+ ")
 _HEADING = re.compile(r"#{1,6} (?!.*\S {2,}\S)")

@@ -29,7 +29,10 @@ _SAID = re.compile(
     rf"(?<![\w.,]){_NUMBER}\s?[x×]?\s?(GPUs?|nodes?|(?:s|secs?|ms)/(?:it|iter|iteration|step)|TFLOPs?(?:/s)?(?:/GPU)?|"
     r"tok(?:en)?s?/s(?:ec)?(?:/GPU)?|samples?/s(?:ec)?|Gi?B)(?![\w/])", re.IGNORECASE
 )
-_PAIR = re.compile(r"(?:^|[\s,;|{(])([^\W\d][^=:,;|{}\"]{0,40}?)\s?[=:]\s?([^\s,;|={}][^,;|={}\s]*(?: ?%)?(?:,\d+)?)(?=[\s,;|})]|$)")
+_PAIR = re.compile(
+    r"(?:^|[\s,;|{(])([^\W\d][^=:,;|{}\"]{0,40}?)\s?[=:]\s?"
+    r"([^\s,;|={}][^,;|={}\s]*(?:[ \u00a0\u2009\u202f]\d{3})*(?:,\d+)*(?: ?%)?)(?=[\s,;|})]|$)"
+)
 _YAML = re.compile(r"(\s*)(- +)?([^\W\d][^=:{}\"]{0,40}):\s+(\S.{0,60}?)\s*(?:#.*)?")
 _FAILED = re.compile(r"\bOOM\b|\bout of memory\b", re.IGNORECASE)
 _TITLES = {"gpu": "gpus", "node": "nodes", "gib": "mem (GiB)", "gb": "mem (GB)"}
@@ -83,7 +86,8 @@ def _said(line: str) -> dict[str, str]:
             found = {}
             break
         found[title] = f"{match[2]}{match[3]}" if match[1] else match[4]
-    pairs = [(match[1].strip(), match[2].strip("'\"")) for match in _PAIR.finditer(text)] if text.count("=") + text.count(":") > 2 else []
+    several = text.count("=") + text.count(":") >= FEWEST
+    pairs = [(match[1].strip(), match[2].strip("'\"")) for match in _PAIR.finditer(text)] if several else []
     if len(pairs) > len(found) and len(dict(pairs)) == len(pairs):
         found = dict(pairs)
     return found if _is_run(found) or item and len(found) > 1 and _FAILED.search(item[1]) else {}
@@ -108,7 +112,7 @@ def _is_run(said: dict[str, str]) -> bool:
     columns = settle([read_heading(title) for title in said])
     fields = [column.field for column in columns if column.field]
     measured = [name for name in fields if name in (*MEASURES, "throughput")]
-    return bool(measured) and len(fields) - len(measured) > 1 and 2 * len(fields) > len(said) and "iteration" not in fields
+    return 0 < len(measured) < len(fields) > 2 and 2 * len(fields) > len(said) and "iteration" not in fields
 
 
 def _rows(block: list[tuple[list[Line], dict[str, str]]]) -> Iterator[Line]:

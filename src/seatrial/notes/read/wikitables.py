@@ -29,8 +29,8 @@ _HEADING = re.compile(r"h([1-6])\. +(\S.*)|(={2,6}) *([^=\s](?:.*[^=\s])?) *\3|(
                       r"\\(sub)*section\*?\{(.+)\}")
 _RULE = re.compile(r"(\|?)(?:-+\+)+-+\1")
 _TABULAR = re.compile(r"\\begin\{(tabular[*xy]?|longtable|tblr|array)\}")
-_COMMAND = re.compile(r"\\(?:[hc]line|(?:top|mid|bottom|cmid)rule|centering|small|caption|label|addlinespace|end(?:first)?head)\b"
-                      r"(?:\(\w*\)|\[[^\]]*\]|\{[^{}]*\})*")
+_COMMAND = re.compile(r"\\(?:[hc]line|(?:top|mid|bottom|cmid)rule|centering|small|caption|label|addlinespace|"
+                      r"end(?:first)?head)\b(?:\(\w*\)|\[[^\]]*\]|\{[^{}]*\})*")
 _SPANS = re.compile(r"\\multi(column|row)\{(\d{1,2})\}\{[^{}]*\}\{([^{}]*)\}")
 _STYLED = re.compile(r"\\(?:text\w+|math\w+|num|emph|SI|makecell|shortstack)(?:\[[^\]]*\])?\{([^{}]*)\}")
 _SIGNS = (("\\times", "x"), ("\\,", "\u202f"), ("\\;", " "), ("~", " "), ("\\mu", "µ"), ("$", ""), ("\\\\", " "))
@@ -65,7 +65,8 @@ def pipes_of_wiki(lines: Iterable[Line]) -> Iterator[Line]:
                     break
             closed = block[-1][1].strip().startswith(end) and len(block) > 1
             rows = (_latex if bare[0] == "\\" else _asciidoc)(block[1:-1]) if closed else []
-            yield from [*_headed(*rows[0]), *((n, row_text(cells)) for n, cells in rows[1:]), (block[-1][0], "")] if rows else block
+            made = [*_headed(*rows[0]), *((n, row_text(cells)) for n, cells in rows[1:]), (block[-1][0], "")] if rows else block
+            yield from made
         else:
             yield number, line
 
@@ -100,7 +101,8 @@ def _rows(block: list[Line]) -> list[Line]:
 
 def _asciidoc(block: list[Line]) -> list[tuple[int, list[str]]]:
     """A line with several cells is a row; where each has one, as many make a row as stand before the first gap."""
-    lines = [(number, [cell.strip() for cell in re.split(r"(?:^|(?<=\s))\w{0,2}\|", line.strip())[1:]]) for number, line in block]
+    parted = ((number, re.split(r"(?:^|(?<=\s))\w{0,2}\|", line.strip())) for number, line in block)
+    lines = [(number, [cell.strip() for cell in cells[1:]]) for number, cells in parted]
     told = [(number, cells) for number, cells in lines if cells]
     wide = len(told[0][1]) if told else 0
     if wide == 1:
