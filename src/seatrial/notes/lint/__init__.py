@@ -97,7 +97,7 @@ def _look(
     return in_order(found, list(sheet.prose) or list(sheet.files)), sheet
 
 
-_SOLVED = re.compile(r"-> [^ (]+:")
+_SOLVED = re.compile(r"-> [^ (]+(?: \(what is printed[^)]*\))?:")
 
 
 def _once(found: list[Finding]) -> list[Finding]:

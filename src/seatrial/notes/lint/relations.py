@@ -46,6 +46,8 @@ RELATIONS = (
     Relation("tokens a second", (("tokens_per_s", 1), *_STEP, ("seq", -1))),
     Relation("tokens a second and GPU", (("tokens_per_s_per_process", 1), *_STEP, ("seq", -1), ("world", 1))),
     Relation("samples a second", (("samples_per_s", 1), *_STEP)),
+    Relation("tokens of the samples", (("tokens_per_s", 1), ("samples_per_s", -1), ("seq", -1))),
+    Relation("tokens of a GPU's samples", (("tokens_per_s_per_process", 1), ("world", 1), ("samples_per_s", -1), ("seq", -1))),
     Relation("tokens of all GPUs", (("tokens_per_s", 1), ("tokens_per_s_per_process", -1), ("world", -1))),
     Relation("TFLOPs and time", (("tflops", 1), *_STEP, ("flops", -1), ("world", 1)), exact=False, apart=("model",)),
     Relation("TFLOPs and tokens", (("tflops", 1), ("tokens_per_s_per_process", -1), ("token_flops", -1)), exact=False,
@@ -66,7 +68,18 @@ RELATIONS = (
              exact=False, apart=("model",)),
     Relation("MFU of the peak and time", (("mfu", 1), ("peak", 1), *_STEP, ("flops", -1), ("world", 1)), exact=False,
              apart=("model",)),
+    Relation("MFU and samples", (("mfu", 1), ("world", 1), ("samples_per_s", -1), ("flops", -1)), exact=False,
+             apart=("model", "device")),
     Relation("the aggregate", (("aggr_pflops", 1), ("tflops", -1), ("world", -1)), exact=False),
+    Relation("the aggregate and MFU", (("aggr_pflops", 1), ("mfu", -1), ("world", -1)), exact=False,
+             apart=("device", "recompute")),
+    Relation("the aggregate and time", (("aggr_pflops", 1), *_STEP, ("flops", -1)), exact=False, apart=("model",)),
+    Relation("the aggregate and tokens", (("aggr_pflops", 1), ("tokens_per_s", -1), ("token_flops", -1)), exact=False,
+             apart=("model",)),
+    Relation("the aggregate and samples", (("aggr_pflops", 1), ("samples_per_s", -1), ("flops", -1)), exact=False,
+             apart=("model",)),
+    Relation("the aggregate and tokens of a GPU", (("aggr_pflops", 1), ("tokens_per_s_per_process", -1), ("world", -1),
+             ("token_flops", -1)), exact=False, apart=("model",)),
     Relation("the accumulation", (("gbs", 1), ("mbs", -1), ("dp", -1), ("ga", -1))),
     Relation("micro-batches of all replicas", (("ga", 1), ("dp", 1)), exact=False, apart=("batch",)),
     Relation("GPUs and nodes", (("gpus", 1), ("nodes", -1)), exact=False),
@@ -354,7 +367,8 @@ def _find_named(sheet: Sheet) -> dict[tuple[str, object, object], Rule]:
             for group, constant in way.constants.items():
                 offs = [(off, slack(row, relation)) for row, its in way.groups.items()
                         if its == group and (off := residue(row, relation)) is not None]  # fmt: skip
-                rules["table", key, (relation.name, group)] = Rule(constant, 0.0, max(2, way.kept), _misses(offs, constant))
+                rule = Rule(constant, way.scatter, max(2, way.kept), _misses(offs, constant))
+                rules["table", key, (relation.name, group)] = rule
     return rules
 
 
@@ -382,7 +396,11 @@ def _has(row: Row, name: str) -> bool:
 
 
 def _said_better(relation: Relation, mates: list[Row]) -> bool:
-    """Whether the table says in full what the relation would only learn."""
+    """Whether the table says in full what the relation would only learn, or would say again."""
+    if "aggregate and" in relation.name:
+        return any(row.record.tflops for row in mates)
+    if "samples" in relation.name and relation.exact:
+        return relation.name != "samples a second" and any(row.record.sec_per_it and row.record.gbs for row in mates)
     if "axes" in relation.apart:
         return any(row.record.tp or row.record.pp for row in mates)
     return "batch" in relation.apart and any(row.record.gbs and row.record.mbs for row in mates)
@@ -480,9 +498,15 @@ def _loosely(
     where: list[float], offs: tuple[tuple[float, float], ...], known: tuple[float, ...], open_: float
 ) -> Rule | None:
     """What nearly all rows keep to within a few hundredths: means over other iterations, on both sides of it."""
-    middle = statistics.median(where)
-    near = [off for off in where if abs(off - middle) <= open_ + (WINDOW if len(offs) > LOOSE_ROWS else WINDOW / 2)]
-    if len(near) < LOOSE_ROWS - 1 or len(near) < LOOSE_MOST * len(offs):
+    least = max(LOOSE_ROWS - 1, LOOSE_MOST * len(offs))
+    for value in known:
+        near = [off for off in where if abs(off - value) <= open_ + 2 * WINDOW]
+        if len(near) >= max(least, LOOSE_ROWS) and abs(statistics.median(near) - value) <= open_ + WINDOW / 2:
+            close = [abs(off - value) for off in near if abs(off - value) <= open_ + WINDOW] or [WINDOW]
+            return Rule(value, statistics.median(close), len(near), _misses(offs, value))
+    wide = 2 * (open_ + (WINDOW if len(offs) > LOOSE_ROWS else WINDOW / 2))
+    near = max((where[at : bisect.bisect_right(where, off + wide)] for at, off in enumerate(where)), key=len)
+    if len(near) < least:
         return None
     middle = statistics.median(near)
     constant = next((value for value in known if abs(value - middle) <= WINDOW / 2), middle)

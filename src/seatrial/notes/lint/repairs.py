@@ -79,7 +79,7 @@ PEAK = 1.5
 """A share of the peak that is off by the ratio of two devices' peaks, as their data sheets have them for 16 and 8 bits."""
 MANY = 3.0
 """Logarithm of a factor by which nobody changes a batch without a word."""
-FAR = 1.2
+FAR, MEANS = 1.2, 0.04
 """Logarithm of a factor beyond which a value needs more for it than that it would mend the row."""
 SURELY, LIKELY = 8.0, 6.0
 """How many times what the others miss a relation by makes a small difference an error, and a doubt."""
@@ -347,7 +347,7 @@ def _cells(row: Row, broken: list[tuple[Relation, Rule, float]]) -> list[str]:
 def _values(row: Row, name: str, broken: list[tuple[Relation, Rule, float]]) -> Iterator[object]:
     if is_measure(name) or name in COUNTS:
         was = row.beside(name) if name in ("cp", "ga") else row.get(name)
-        for relation, _, off in sorted(broken, key=lambda b: slack(row, b[0]) + wobble(row, *b[:2])):
+        for relation, rule, off in sorted(broken, key=lambda b: slack(row, b[0]) + wobble(row, *b[:2])):
             powers = dict(relation.terms)
             through = powers.get("world") or (powers.get("dp") if row.record.dp is None else None)
             power = powers.get(name, through if name in ("gpus", "nodes", "dp", "tp", "pp", "cp") else None)
@@ -356,7 +356,7 @@ def _values(row: Row, name: str, broken: list[tuple[Relation, Rule, float]]) -> 
                 if is_measure(name):
                     yield value
                 else:
-                    yield from _counts(row, name, value, slack(row, relation) + 0.005)
+                    yield from _counts(row, name, value, slack(row, relation) + 0.005, wobble(row, relation, rule))
         return
     seen = [value for value in row.sheet.in_file(row, name) if value]
     if name == "seq" and row.seq:
@@ -366,14 +366,14 @@ def _values(row: Row, name: str, broken: list[tuple[Relation, Rule, float]]) -> 
     yield from (value for value in seen if value != getattr(row.record, name))
 
 
-def _counts(row: Row, name: str, value: float, open_: float) -> Iterator[int]:
+def _counts(row: Row, name: str, value: float, open_: float, loose: float) -> Iterator[int]:
     """Whole numbers near a solved one, those first that somebody would choose."""
     if not 0.5 <= value < 1e12:
         return
     stated = row.stated_above(name)
     column = [_said(mate, name) for mate in row.around if mate is not row]
     likely = [stated[0] if stated else None, mode(column)[0], *column, 2 ** round(math.log2(max(1.0, value)))]
-    yield from dict.fromkeys(n for n in likely if isinstance(n, int) and n > 0 and abs(math.log(n / value)) <= open_)
+    yield from dict.fromkeys(n for n in likely if isinstance(n, int) and n > 0 and abs(math.log(n / value)) <= open_ + loose)
     low, high = math.ceil(value * (1 - open_)), math.floor(value * (1 + open_))
     near = sorted(range(max(1, low), high + 1)[:200], key=lambda n: abs(n - value))
     yield from [n for n in near if round_number(n)][:1]
@@ -407,7 +407,8 @@ def _scored(
     score = ANOTHER_RELATION * (len(broken) - 1)
     if is_measure(name):
         last = any(relation.name in row.groups and relation.terms[0][0] == name for relation, _, _ in broken)
-        yield _measure(row, name, float(value), bounds, score + last * WORKED_OUT / 2)  # type: ignore[arg-type]
+        loose = any(rule.misses.is_loose for _, rule, _ in broken)
+        yield _measure(row, name, float(value), bounds, score + last * WORKED_OUT / 2, loose)  # type: ignore[arg-type]
         return
     mates = [mate for mate in row.around if mate is not row]
     # Each size of a model has its micro-batch.
@@ -505,7 +506,7 @@ def _divides(row: Row, name: str, value: object) -> bool:
     return not (dp and mbs and gbs) or gbs % (dp * mbs) == 0  # type: ignore[operator]
 
 
-def _measure(row: Row, name: str, value: float, bounds: tuple[float, float], score: float) -> Repair:
+def _measure(row: Row, name: str, value: float, bounds: tuple[float, float], score: float, loose: bool) -> Repair:
     figure = row.printed(name)
     assert figure is not None
     low, high = (value * math.exp(min(max(bound, -0.05), 0.05)) for bound in (min(bounds), max(bounds)))
@@ -515,18 +516,23 @@ def _measure(row: Row, name: str, value: float, bounds: tuple[float, float], sco
     # What was solved may miss a number that was typed by half a digit; where the point moved the last digit did too.
     half = min(figure.unit / 2 * max(1.0, value / figure.value), 0.003 * value)
     half = max(0.0, half - (high - low) / 2) if abs(math.log(value / figure.value)) < FAR else half
-    slip = digits.slip(figure.like(figure.value), _in_print(figure, low - half, high + half))
+    # Means over other iterations miss each other by more than they mostly do.
+    wide = max(0.0, MEANS - (high / low - 1) / 2) if loose else 0.0
+    text, ends = figure.like(figure.value), _in_print(figure, low - half, high + half)
+    slip = digits.slip(text, ends) or (digits.slip(text, ends, wide=wide) if wide else None)
+    if slip is not None and slip.how in ("one digit changed", "a digit lost") and _source(row, name) is not None:
+        slip = None  # nobody mistypes one row's figure into another's
     pointless = figure.value * (like.step or like.unit) / ((figure.step or figure.unit) or math.inf)
-    if like is not figure and low - half <= pointless <= high + half:
+    if like is not figure and (low - half) * (1 - wide) <= pointless <= (high + half) * (1 + wide):
         # The point that the other cells of the column have, and this one lost.
         score, why, shown, value = score + SLIP[0][1], " (the point moved)", like.like(pointless), pointless
     elif slip is not None:
         points = next(points for chance, points in SLIP if slip.chance < chance)
         score, why = score + points, f" ({slip.how})"
         near = points >= 2 and abs(figure.meant(slip.value) - value) <= 0.55 * figure.unit
-        if points >= 3 or near or slip.how == "the point moved" or points >= 2 and slip.how in ONE_TEXT:
+        if points >= 3 or near or loose and slip.alone or slip.how == "the point moved" or points >= 2 and slip.how in ONE_TEXT:
             shown, value = slip.text, figure.meant(slip.value)
-    tight = high / low - 1 + 0.004
+    tight = max(high / low - 1 + 0.004, wide)
     for times, (unit, its) in _TIMES.items() if name == "sec_per_it" else ():
         if abs(math.log(ratio / times)) < tight:
             score, why, code = score + UNIT, f" (the time is in {unit})", its
@@ -538,7 +544,7 @@ def _measure(row: Row, name: str, value: float, bounds: tuple[float, float], sco
         parts[row.seq if name == "samples_per_s" else 1 / row.seq] = "tokens" if name == "samples_per_s" else "samples"
     for times, what in parts.items() if name != "sec_per_it" else ():
         if times != 1 and abs(math.log(ratio / times)) < tight:
-            score, why = score + PART, f" (that is {what})"
+            score, why, shown = score + PART, f" (that is {what})", like.like(figure.value / times)
             code = "tflops-per-node" if name == "tflops" and times == row.procs else ""
     for times, what in ((1e-3, "in thousands"), (1e3, "of thousands")) if name in THOUSANDS and not why else ():
         if abs(math.log(ratio / times)) < tight:
@@ -576,9 +582,25 @@ def _in_print(figure: Printed, low: float, high: float) -> tuple[float, float]:
 
 
 def _stale(row: Row, name: str) -> float:
-    """What is printed is what the row above has: typed over, and forgotten."""
-    above = row.mates[row.place - 1] if row.place else None
-    return ABOVE if above is not None and row.cell(name) and above.cell(name) == row.cell(name) and is_measure(name) else 0.0
+    """What is printed is what another row has, most likely the one above: typed over, and forgotten."""
+    source = _source(row, name)
+    return 0.0 if source is None else ABOVE if abs(source.place - row.place) == 1 else ABOVE / 2
+
+
+FINE = 3
+"""Digits of a figure that hardly comes twice by chance."""
+
+
+def _source(row: Row, name: str) -> Row | None:
+    """The nearest row with the same figure in the same column, where no other two have the same."""
+    cell = row.cell(name)
+    if not is_measure(name) or len(re.sub(r"\D", "", cell).lstrip("0")) < FINE:
+        above = row.mates[row.place - 1] if row.place else None
+        return above if above is not None and is_measure(name) and cell and above.cell(name) == cell else None
+    near = row.mates[max(0, row.place - 20) : row.place + 21]
+    texts = [mate.cell(name) for mate in near]
+    again = [mate for mate in near if mate is not row and mate.cell(name) == cell]
+    return again[0] if len(again) == 1 and len(set(texts)) == len(texts) - 1 else None
 
 
 def _speed(row: Row, name: str, value: float | None = None, other: dict[str, object] | None = None) -> float | None:
@@ -655,21 +677,23 @@ def _report(row: Row, broken: list[tuple[Relation, Rule, float]], repairs: list[
     out = max(b[1].misses.stands_out(b[2], slack(row, b[0])) for b in broken)
     grave = grave and out > (LIKELY if abs(off) > GRAVE else SURELY)
     level: Level = "error" if grave and sure else "warning" if out > LIKELY else "info"
-    row.settled = True
+    row.settled = level != "info"
     if best is not None and known:
         code = best.code or _code(best.name, broken)
-        if isinstance(best.value, (int, float)):
+        if level == "info":
+            pass
+        elif isinstance(best.value, (int, float)):
             row.propose(best.name, float(best.value), code)
         else:
             row.reasons[best.name] = code
         row.solved |= set() if best.why else {best.name}
         printed = row.cell(best.name) or str(_said(row, best.name))
-        message = f"{row.column(best.name)} {printed} -> {best.shown}{best.why}: {facts}"
+        message = f"{row.column(best.name)} {printed} -> {best.shown}{best.why}{_copied(row, best)}: {facts}"
         doubled = best.name in ("mfu", "hfu") and abs(abs(off) - math.log(2)) < 0.02 and not row.record.dtype
         # A share of the peak of 8 bits for that of 16, where nobody says which.
         gravity: Level = "warning" if code in ("formula-mixed", "tflops-per-node") or doubled else level
         return [row.find(code, gravity, message, name=best.name, proposed=best.shown)]
-    options = "; ".join(f"{row.column(r.name)} {r.shown}{r.why}" for r in repairs[:4])
+    options = "; ".join(f"{row.column(r.name)} {r.shown}{r.why}{_copied(row, r)}" for r in repairs[:4])
     # Of devices that the text counts, none of the relation's cells may stand in the row: then no cell of it is wrong.
     shown = [name for name in (*(name for name, _ in relation.terms), *(r.name for r in repairs)) if row.shows(name)]
     open_end = f"one cell is wrong, {options} would each do" if options else "no change of one cell makes all of them agree"
@@ -679,6 +703,11 @@ def _report(row: Row, broken: list[tuple[Relation, Rule, float]], repairs: list[
         if not shown or found or _others_will_say(broken):
             return []
     return [row.find(_code(shown[0], broken), level, f"{facts}: {open_end}", name=shown[0])]
+
+
+def _copied(row: Row, repair: Repair) -> str:
+    source = None if repair.why else _source(row, repair.name)
+    return f" (what is printed is that of {source.where})" if source is not None else ""
 
 
 def _others_will_say(broken: Iterable[tuple[Relation, Rule, float]]) -> bool:

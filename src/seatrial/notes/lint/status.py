@@ -89,7 +89,7 @@ def contradicted(row: Row) -> Iterator[Finding]:
     cell = row.cell("outcome") or row.cell("state")
     failed = read_status(cell).failed if cell else ""
     record = row.record
-    if not failed or not record.sec_per_it:
+    if not failed or not record.sec_per_it or (record.iteration or 0) > 1:  # it ran so far before it failed
         return
     name = "outcome" if row.cell("outcome") else "state"
     if record.tflops or record.tokens_per_s or record.tokens_per_s_per_process:
