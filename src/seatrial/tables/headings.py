@@ -130,6 +130,8 @@ def read_heading(raw: str) -> Column:
     # A rate in brackets says of what the rest is the name: `throughput/GPU (tok/s)`.
     rated = any(" per " in f"{normal(part)} " for part in inside)
     found = BY_NAME.get(whole) or (by_measure(text) if rated else None) or BY_NAME.get(plain)
+    if found is None and rated and not {*plain.split()} & {*EACH, "node", "nodes"}:
+        found = next(filter(None, map(by_measure, inside)), None)
     found = found or BY_NAME.get(plain.removeprefix("num ").removeprefix("est "))
     if found is None:
         words = plain.split()
@@ -200,7 +202,8 @@ def in_letters(headings: Sequence[str]) -> dict[str, str]:
 
 
 _IN_COMPANY: dict[str, tuple[str, Kind, frozenset[str]]] = {
-    "global": ("gbs", "count", frozenset({"mbs"})), "stage": ("zero_stage", "zero", frozenset({"mbs", "gbs", "dp"})),
+    "global": ("gbs", "count", frozenset({"mbs"})), "b": ("gbs", "count", frozenset({"mbs"})),
+    "stage": ("zero_stage", "zero", frozenset({"mbs", "gbs", "dp"})),
 }
 """What a word means beside columns of these fields, where no other column says it."""
 

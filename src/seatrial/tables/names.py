@@ -250,7 +250,7 @@ def by_measure(text: str) -> tuple[str, Kind] | None:
     timed = rest - _OF_TIME - _OF_A_STEP - {"s", "ms"}
     if not timed and rest & _OF_A_STEP and (words & _OF_TIME or rest & {"s", "ms"}) and not each | of_all:
         return None if "it" in rest and "s" in rest and form(text).endswith("per s") else ("sec_per_it", "seconds")
-    if rest <= _OF_PEAK and ("peak" in rest and rest & _SHARE or rest == {"utilization", "%"}):
+    if rest <= _OF_PEAK and ("peak" in rest and rest & _SHARE or rest == {"utilization", "%"} and not each):
         return "mfu", "percent"
     if rest <= _OF_MEMORY and (rest & _MEMORY or len(rest & _BYTES) == 1) and not of_all:
         return "mem_value", "memory"

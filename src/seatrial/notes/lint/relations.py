@@ -398,7 +398,7 @@ def _has(row: Row, name: str) -> bool:
 def _said_better(relation: Relation, mates: list[Row]) -> bool:
     """Whether the table says in full what the relation would only learn, or would say again."""
     if "aggregate and" in relation.name:
-        return any(row.record.tflops for row in mates)
+        return all(row.record.tflops or not row.record.aggr_pflops for row in mates)
     if "samples" in relation.name and relation.exact:
         return relation.name != "samples a second" and any(row.record.sec_per_it and row.record.gbs for row in mates)
     if "axes" in relation.apart:

@@ -63,7 +63,7 @@ def _moved_back(row: Row, cells: list[str]) -> list[Finding]:
             trial = _as_row(row, columns, moved)
             faults, holding = broken_and_kept(trial) if trial is not None else ([], [])
             enough = len(kept) + 2 - bool(wrong) - (unit and bool(both))
-            if not all(cells[one].strip("-–— ") for one in both):
+            if not foreign and not all(cells[one].strip("-–— ") for one in both):
                 continue  # an empty cell is not exchanged
             # What looks like its column only when it is moved back needs no relation to prove it.
             if trial is not None and before + len(foreign) + gap > 1 and not _outside(trial, ranges):

@@ -75,13 +75,15 @@ def is_delimiter(text: str | None) -> bool:
     return text is not None and text.lstrip().lstrip("| \t")[:1] in _RULED and _DELIMITER.fullmatch(text) is not None
 
 
-def is_header(cells: list[str]) -> bool:
-    """Whether cells read as headings of a table of runs, for a table whose alignment row is missing."""
+def is_header(cells: list[str], below: str = "") -> bool:
+    """Whether cells read as headings of a table of runs, for a table whose alignment row is missing; `below`: the next line."""
     named = [cell for cell in cells if cell]
     if any(NUMBER.match(clean(cell)) for cell in named):
         return False
     known = sum(bool(read_heading(cell).field) for cell in named)
-    return known >= 2 and 2 * known > len(named)
+    under = split_row(below) if below else []
+    figures = sum(NUMBER.match(clean(cell)) is not None for cell in under)
+    return known >= 2 and (2 * known > len(named) or len(under) == len(cells) and 4 * figures > 3 * len(cells))
 
 
 def is_picture(cells: list[str]) -> bool:
@@ -134,6 +136,8 @@ def scan(lines: Iterable[tuple[int, str]]) -> Iterator[Token]:
             after_gap = False
             continue
         cells = split_row(bare) if piped and _PIPE.search(bare) else []
+        if table == "bare" and bare[0] == "|" and len(cells) == width - 1:
+            bare, cells = f"|{bare}", ["", *cells]  # its first cell is empty
         aligned = is_delimiter(nxt) and nxt is not None and nxt.strip().startswith("|")
         if table and cells and (bare.startswith("|") or (table == "bare" and not after_gap)):
             # After an empty line whatever stands over an alignment row heads another table, and so do headings alone.
@@ -152,7 +156,7 @@ def scan(lines: Iterable[tuple[int, str]]) -> Iterator[Token]:
             table, width = "outer" if bare.startswith("|") else "bare", len(cells)
             yield Token("header", number, bare)
             current = next(stream, None)
-        elif cells and bare.startswith("|") and nxt is not None and nxt.strip().startswith("|") and is_header(cells):
+        elif cells and bare.startswith("|") and nxt is not None and nxt.strip().startswith("|") and is_header(cells, nxt):
             table, width = "outer", len(cells)
             yield Token("header without alignment", number, bare)
         elif cells and bare.startswith("|") and len(bare) > 1 and not is_picture(cells):
