@@ -146,7 +146,7 @@ def read_heading(raw: str) -> Column:
         column = read_heading(english) if english != text else None
         if column is not None and column.field != "iteration":  # a step may be anything
             return replace(column, heading=raw.strip())
-        return Column(heading=raw.strip(), parts=_parts(text))
+        return Column(heading=raw.strip(), parts=_parts(text) or next(filter(None, map(_parts, _BRACKET.findall(text))), ()))
     field, kind = found
     unit, per, formula = _heading_unit(kind, plain), _heading_per(plain), _formula_of(plain)
     for part in inside:

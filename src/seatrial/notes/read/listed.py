@@ -24,9 +24,10 @@ FEWEST, MOST, LONGEST = 3, 500, 600
 Line = tuple[int, str]
 _ITEM = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)])\s+(\S.*)")
 _NUMBER = r"(\d[\d.,]*\d|\d)"
+_MANY = r"(\d[\d.,]*\d[kKM]?|\d[kKM]?)"
 _SAID = re.compile(
     rf"\b(TP|PP|DP|CP|EP|MBS|GBS|GAS?|seq|micro[ -]batch|global[ -]batch|MFU)(?:\s?[=:]\s?|\s)?{_NUMBER}(%?)(?![\w.])|"
-    rf"(?<![\w.,]){_NUMBER}\s?[x×]?\s?(GPUs?|nodes?|(?:s|secs?|ms)/(?:it|iter|iteration|step)|TFLOPs?(?:/s)?(?:/GPU)?|"
+    rf"(?<![\w.,]){_MANY}\s?[x×]?\s?(GPUs?|nodes?|(?:s|secs?|ms)/(?:it|iter|iteration|step)|TFLOPs?(?:/s)?(?:/GPU)?|"
     r"tok(?:en)?s?/s(?:ec)?(?:/GPU)?|samples?/s(?:ec)?|Gi?B)(?![\w/])", re.IGNORECASE
 )
 _PAIR = re.compile(
@@ -80,7 +81,7 @@ def _said(line: str) -> dict[str, str]:
         return _of_json(line)
     text = item[1] if item else line
     found: dict[str, str] = {}
-    for match in _SAID.finditer(text) if item else ():
+    for match in _SAID.finditer(text):
         title = match[1] or _TITLES.get(match[5].lower(), match[5])
         if title in found:
             found = {}
@@ -90,6 +91,8 @@ def _said(line: str) -> dict[str, str]:
     pairs = [(match[1].strip(), match[2].strip("'\"")) for match in _PAIR.finditer(text)] if several else []
     if len(pairs) > len(found) and len(dict(pairs)) == len(pairs):
         found = dict(pairs)
+    if item is None and not pairs and len(found) <= FEWEST:
+        return {}  # of a sentence
     return found if _is_run(found) or item and len(found) > 1 and _FAILED.search(item[1]) else {}
 
 
