@@ -6,6 +6,7 @@ import pytest
 import notes_corpus
 
 
+# `breakwater` has no bars before it is counted.
 @pytest.fixture(scope="module", params=["open", "blind", "fresh", "unseen", "later", "again", "scattered", "harbour",
                                         "lighthouse"])
 def score(request: pytest.FixtureRequest) -> notes_corpus.Score:
