@@ -97,6 +97,8 @@ def explains(finding: dict[str, Any], slip: dict[str, Any]) -> bool:
     if layout and SIZES.search(str(finding["column"])):
         return True
     unit = re.search(r"[KMG]i?B$", str(finding["printed"]))
+    if re.search(r"\d,\d{1,2}(?!\d)", str(finding["printed"])):  # a decimal comma there is one in what is proposed
+        answers += [answer.replace(".", ",") for answer in answers]
     return any(same(finding["proposed"], one) or unit and same(f"{finding['proposed']} {unit[0]}", one) for one in answers)
 
 

@@ -115,12 +115,17 @@ _OF_BOTH = re.compile(r"/\s?\((\w+)\s*[·*x ]\s*(\w+)\)")
 """`tok s⁻¹` is `tok/s`, and `tok/(s·GPU)` is `tok/s/GPU`."""
 
 
+_AXES = {"TP": "tp", "MP": "tp", "PP": "pp", "DP": "dp", "FSDP": "dp", "DDP": "dp", "MBS": "mbs", "GBS": "gbs"}
+
+
 @lru_cache(maxsize=4096)
 def read_heading(raw: str) -> Column:
     """The column a heading stands for; a column without a field keeps its cells' text."""
     if len(raw) > LONGEST_HEADING:
         return Column(heading=raw.strip())
     text = _AFTER_COMMA.sub(r" (\1)", from_signs(clean(raw)).strip("*†^ "))
+    if (axis := _BRACKET.search(text)) and axis[1].strip().upper() in _AXES:
+        return Column(heading=raw.strip(), field=_AXES[axis[1].strip().upper()], kind="count")  # `data (FSDP)`
     if text == "S":
         return Column(heading=raw.strip(), field="seq", kind="count")  # seconds are written small
     text = _THOUSANDS_OF.sub(r"\2 (\1)", _OF_BOTH.sub(r"/\1/\2", _INVERSE.sub(r"/\1", text)))
@@ -149,6 +154,8 @@ def read_heading(raw: str) -> Column:
         return Column(heading=raw.strip(), parts=_parts(text) or next(filter(None, map(_parts, _BRACKET.findall(text))), ()))
     field, kind = found
     unit, per, formula = _heading_unit(kind, plain), _heading_per(plain), _formula_of(plain)
+    if field == "tflops" and re.search(r"\bg(iga)?flops?\b", plain):
+        unit = "GFLOPS"
     for part in inside:
         part = part.strip()
         words_in = normal(part)

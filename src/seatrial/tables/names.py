@@ -28,7 +28,7 @@ machine word:
     machine, cluster, system, hardware, device, card, gpu type, gpu model, accelerator, device type, accelerator type,
     pod, slice
 gpus:
-    ngpu, tpu chips, nb gpu, nb gpus, npu num, gpus used, gcds, num gcds
+    ngpu, tpu chips, nb gpu, nb gpus, npu num, gpus used, gcd, gcds, num gcds
 nodes:
     machines, compute nodes, nb nodes, num hosts, number of hosts
 dp:
@@ -163,7 +163,8 @@ def normal(text: str) -> str:
 _SAME = {word: one for one, words in {
     "s": "sec secs second seconds", "ms": "msec msecs millisecond milliseconds",
     "it": "iter iters iteration iterations its step steps",
-    "tokens": "tok toks token words", "tflops": "tflop teraflop teraflops tf tfs", "pflops": "pflop petaflop petaflops pf",
+    "tokens": "tok toks token words", "tflops": "tflop teraflop teraflops tf tfs", "gflops": "gflop gigaflop gigaflops",
+    "pflops": "pflop petaflop petaflops pf",
     "utilization": "util utilisation", "samples": "sample samp sequence sequences seqs seq examples ex sentences",
 }.items() for word in words.split()}  # fmt: skip
 EACH = frozenset("gpu gpus device devices dev accelerator accelerators card cards chip chips npu tpu gcd gcds process rank "
@@ -243,7 +244,7 @@ def by_measure(text: str) -> tuple[str, Kind] | None:
         return ("tokens_per_s_per_process" if each else "tokens_per_s"), "rate"
     if rest == {"samples", "s"} and not each:
         return "samples_per_s", "rate"
-    if rest <= {"tflops", "s", "hardware", "hw"} and "tflops" in rest and not of_all:
+    if rest <= {"tflops", "gflops", "s", "hardware", "hw", "node"} and len(rest & {"tflops", "gflops"}) == 1 and not of_all:
         return "tflops", "figure"
     if rest <= {"pflops", "s"} and "pflops" in rest and not each:
         return "aggr_pflops", "figure"

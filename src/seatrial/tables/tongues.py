@@ -56,6 +56,7 @@ peak: spitze, pic, pico, пик, piek
 each: jeweils, chacun, chacune, cada
 efficiency: effizienz, efficacite, eficiencia
 days: jours, dias, tage, giorni
+percent: prozent, pourcentage, porcentaje, percentuale, procent
 hours: heures, horas, stunden
 """
 _WEAK = """

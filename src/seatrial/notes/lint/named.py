@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from seatrial.notes.lint.sheet import EXTRA, Row, Sheet, is_extra
-from seatrial.tables.headings import normal
+from seatrial.tables.headings import clean, normal
 from seatrial.tables.tongues import in_english
 
 Terms = tuple[tuple[str, int], ...]
@@ -92,7 +92,7 @@ def found(rows: list[Row]) -> Iterator[Way]:
 def _kind(heading: str) -> tuple[str, tuple[Terms, ...]] | None:
     if not is_extra(heading):
         return None
-    words = f"{normal(in_english(heading, surely=True))} {' '.join(re.findall('[$€£]', heading))}"
+    words = f"{normal(in_english(clean(heading), surely=True))} {' '.join(re.findall('[$€£]', heading))}"
     return next(((shared, ways) for pattern, shared, ways in KINDS if pattern.search(words)), None)
 
 

@@ -83,6 +83,7 @@ RELATIONS = (
     Relation("the accumulation", (("gbs", 1), ("mbs", -1), ("dp", -1), ("ga", -1))),
     Relation("micro-batches of all replicas", (("ga", 1), ("dp", 1)), exact=False, apart=("batch",)),
     Relation("GPUs and nodes", (("gpus", 1), ("nodes", -1)), exact=False),
+    Relation("processes of the nodes", (("gpus", 1), ("nodes", -1), ("procs_per_node", -1))),
     Relation("GPUs of a replica", (("gpus", 1), ("dp", -1)), exact=False, apart=("axes",)),
     Relation("the layout", (("world", 1), ("dp", -1), ("tp", -1), ("pp", -1), ("cp", -1))),
 )  # fmt: skip
@@ -397,6 +398,8 @@ def _has(row: Row, name: str) -> bool:
 
 def _said_better(relation: Relation, mates: list[Row]) -> bool:
     """Whether the table says in full what the relation would only learn, or would say again."""
+    if relation.terms[:2] == (("gpus", 1), ("nodes", -1)):
+        return (len(relation.terms) == 2) == any(row.shows("procs_per_node") for row in mates)
     if "aggregate and" in relation.name:
         return all(row.record.tflops or not row.record.aggr_pflops for row in mates)
     if "samples" in relation.name and relation.exact:

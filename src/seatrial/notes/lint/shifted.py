@@ -138,7 +138,7 @@ def _columns(headings: tuple[str, ...]) -> list[Column]:
 @functools.lru_cache(maxsize=4096)
 def _figures(headings: tuple[str, ...]) -> list[int]:
     """Where what is measured stands."""
-    return [at for at, column in enumerate(_columns(headings)) if column.field in MEASURES]
+    return [at for at, column in enumerate(_columns(headings)) if column.field in (*MEASURES, "mem_value")]
 
 
 @functools.lru_cache(maxsize=65536)

@@ -92,7 +92,8 @@ def _exchanged(row: Row, speeds: dict[Row, float], table: _Table) -> Finding | N
             continue
         as_time, as_rate = time.meant(figure.shown(figure.value)), figure.meant(time.shown(time.value))
         there = ((speeds, math.log(time.value / as_time)), (of_all, math.log(as_rate / figure.value)))
-        if any(_between(row, given, 0.0) or not _between(row, given, moved) for given, moved in there):
+        enough = abs(abs(there[0][1]) - abs(speeds[row] - statistics.median(speeds.values()))) <= NEAR
+        if not enough or any(_between(row, given, 0.0) or not _between(row, given, moved) for given, moved in there):
             continue
         row.reasons["sec_per_it"] = row.reasons[name] = "swap-twin"
         cells = f"{row.column('sec_per_it')} {row.cell('sec_per_it')} and {row.column(name)} {row.cell(name)}"
