@@ -21,7 +21,9 @@ from dataclasses import dataclass
 from seatrial.notes.lint import discover, named
 from seatrial.notes.lint.formulas import ALIKE, row_fits
 from seatrial.notes.lint.means import NONE, WINDOW, Misses
+from seatrial.notes.lint.labels import label_parameters
 from seatrial.notes.lint.sheet import EXTRA, Finding, Row, Sheet
+from seatrial.tables.headings import read_heading
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ FEWER = 0.42
 """Share that is enough where rows agree to their last digit."""
 LOOSE_ROWS, LOOSE_MOST = 5, 0.8
 """The same where rows agree within a few hundredths only; of five rows four, within half of that."""
-_FEW = 40
+_FEW, FEW_NEAR = 40, 4
 _MOST_ROWS = 300
 UNSAID, UNSAID_MOST = "without a batch or a sequence", 0.7
 ANY = "any model"
@@ -133,6 +135,8 @@ def term(row: Row, name: str, other: dict[str, object]) -> float | None:
         value = value / seq if name == "token_flops" else value  # type: ignore[operator]
     elif name == "seq":
         value = other.get("seq", row.seq)
+    elif name == "size":
+        value = (label_parameters(str(other.get("size_label", row.record.size_label))) or (None,))[0]
     elif name == "peak":
         value = _peak(row if "machine" not in other else like_row(row, "machine", other["machine"]))
     elif name == "dp" and row.record.dp is None and "dp" not in other:
@@ -337,7 +341,7 @@ def _find_more(sheet: Sheet) -> None:
     for key, mates in sheet.tables.items():
         rows = [row for row in mates[: 4 * discover.MOST_SEARCHED] if row.tabular and not row.planned]
         headings = [heading for heading in discover.numeric(rows[0]) if not _LATER.search(heading)] if rows else []
-        if not headings:
+        if not rows or not headings and len({row.record.size_label for row in rows}) < ENOUGH_ROWS:
             continue
         models: dict[object, list[Row]] = {}
         for row in rows:
@@ -347,6 +351,11 @@ def _find_more(sheet: Sheet) -> None:
             left = [heading for heading in headings if not any(r.terms[0][0] == EXTRA + heading for r in found)]
             for terms in discover.followed(some, left) if apart == () or len(models) > 1 else ():
                 found.append(Relation(_named(terms), terms, exact=False, apart=apart))
+        if len({row.record.size_label for row in rows}) >= ENOUGH_ROWS:
+            found += [Relation(_named(terms), terms, exact=False, apart=("device",)) for terms in discover.by_size(rows)]
+        whole = [*headings, *(heading for heading in rows[0].record.printed if read_heading(heading).field == "threads")]
+        found += [Relation(_named(terms), terms, exact=False) for terms in discover.counted(rows, whole)
+                  if not any(frozenset(r.terms) == frozenset(terms) for r in found)]  # fmt: skip
         if found:
             sheet.found[key] = found
 
@@ -493,6 +502,8 @@ def _rule(offs: tuple[tuple[float, float], ...], known: tuple[float, ...], most:
     # Coarse digits tell the figure less well than fine ones do.
     fine = sorted((may, off) for off, may in offs if abs(off - middle) <= open_ + WINDOW / 3)
     constant = statistics.median(off for _, off in fine[: max(2, len(fine) // 2)])
+    if len(near) <= FEW_NEAR:  # of a few rows that are alike the figure is what is known of it
+        constant = next((value for value in known if abs(value - constant) <= WINDOW / 2), constant)
     scatter = statistics.median(abs(off - constant) for off in near)
     return Rule(constant, scatter, len(near), _misses(offs, constant))
 

@@ -58,7 +58,7 @@ CLOSELY = 0.002
 """Beyond its digits by how much a row may miss what others keep to exactly."""
 ONE_TEXT = ("two digits exchanged", "a digit too many")
 """Slips that hardly more than one number can have led to."""
-LENIENT = 1.5
+LENIENT, GROSSLY = 1.5, 0.02
 """How many times what others miss a relation by a row may after a change of a count, which no digits can be fitted to."""
 # Scores: what speaks for a value.
 ANOTHER_RELATION, ABOVE, IN_ANOTHER_ROW, UNIT, PART, EXCHANGED = 2.0, 1.5, 2.0, 5.0, 4.0, 5.0
@@ -67,6 +67,8 @@ GPU; another row has it and this row's in its place."""
 UNLIKELY = 1.5
 """Against a batch that does not divide, a configuration that another row has, and a number of devices that no other row and
 no power of two has."""
+UNEXPLAINED = 1.0
+"""Against a figure that no slip turns into the printed one."""
 DOUBLED = 1.5
 """Against a figure that would be exactly twice or half: counts are doubled by people, what is measured is not."""
 WORKED_OUT = 2.0
@@ -387,6 +389,8 @@ def _bounds(
 ) -> tuple[float, float] | None:
     """How far the new value may be from the solved one, as logarithms, where everything agrees with it; else None."""
     low, high = -math.inf, math.inf
+    # Of a row that is far off a number that mends it nearly is the right one.
+    gross = len(broken) > 1 and min(abs(off) for _, _, off in broken) > FAR / 4
     for at, (relation, rule) in enumerate([*((relation, rule) for relation, rule, _ in broken), *kept]):
         found = off_by(row, relation, rule, {name: value})
         if found is None and name in BELONGS and at:
@@ -398,7 +402,7 @@ def _bounds(
         if is_measure(name) and power:
             ends = sorted(((-may - off) / power, (may - off) / power))
             low, high = max(low, ends[0]), min(high, ends[1])
-        elif abs(off) > (LENIENT * may if rule.misses.is_loose else may) + 0.002:
+        elif abs(off) > max(LENIENT * may if rule.misses.is_loose else may, GROSSLY if gross else 0.0) + 0.002:
             return None
     return (low, high) if low <= high + 0.004 else None
 
@@ -410,7 +414,9 @@ def _scored(
     if is_measure(name):
         last = any(relation.name in row.groups and relation.terms[0][0] == name for relation, _, _ in broken)
         loose = any(rule.misses.is_loose for _, rule, _ in broken)
-        yield _measure(row, name, float(value), bounds, score + last * WORKED_OUT / 2, loose)  # type: ignore[arg-type]
+        counted = name[:1] == EXTRA and all(not is_measure(n) for relation, _, _ in broken for n, _ in relation.terms[1:])
+        score += WORKED_OUT if counted else WORKED_OUT / 2 if last else 0.0
+        yield _measure(row, name, float(value), bounds, score, loose)  # type: ignore[arg-type]
         return
     mates = [mate for mate in row.around if mate is not row]
     # Each size of a model has its micro-batch.
@@ -435,6 +441,7 @@ def _scored(
         slip = digits.slip(text, (value - 0.5, value + 0.5)) if isinstance(value, (int, float)) and len(text) > 2 else None
         most = 1.0 if slip is not None and slip.how == "the point moved" else 2.0  # nobody points a count
         score += min(most, next(points for chance, points in SLIP if slip.chance < chance)) if slip else -1.0
+        score += 1.0 if not slip and isinstance(value, int) and value & (value - 1) == 0 and value > 8 else 0.0
         why = f" ({slip.how})" if slip else ""
     was = _said(row, name)
     if isinstance(value, int) and isinstance(was, int) and name not in ("layers", "hidden", "nodes", "iteration"):
@@ -523,8 +530,12 @@ def _measure(row: Row, name: str, value: float, bounds: tuple[float, float], sco
     text, ends = figure.like(figure.value), _in_print(figure, low - half, high + half)
     recomputed = name == "tflops" and min(abs(math.log(ratio * 3 / 4)), abs(math.log(ratio * 4 / 3))) < 0.008
     slip = digits.slip(text, ends) or (digits.slip(text, ends, wide=wide) if wide and not recomputed else None)
-    if slip is not None and slip.how in ("one digit changed", "a digit lost") and _source(row, name) is not None:
-        slip = None  # nobody mistypes one row's figure into another's
+    twice = next((times for times in (2.0, 0.5) if abs(math.log(value / figure.value / times)) < max(0.006, wide)), 0.0)
+    copied = _source(row, name) is not None
+    if slip is not None and slip.how in ("one digit changed", "a digit lost") and (twice or copied):
+        slip = None  # nobody mistypes one row's figure into another's, nor into half of it
+    if twice and loose and not copied:
+        shown = like.like(figure.value * twice)
     pointless = figure.value * (like.step or like.unit) / ((figure.step or figure.unit) or math.inf)
     if like is not figure and (low - half) * (1 - wide) <= pointless <= (high + half) * (1 + wide):
         # The point that the other cells of the column have, and this one lost.
@@ -562,8 +573,10 @@ def _measure(row: Row, name: str, value: float, bounds: tuple[float, float], sco
     score += _leaning(row, name, figure.value, value) if name in MEASURES else _in_line(row, name, figure.value, value)
     if name in ("mfu", "hfu") and not why and any(abs(math.log(ratio * a / b)) < 0.006 for a in PEAKS for b in PEAKS if a != b):
         score, why = score + PEAK, " (over the peak of another device)"
-    if not why and any(abs(abs(math.log(ratio)) - math.log(power)) < 0.006 for power in (2, 4)):
+    if not why and name[:1] != EXTRA and any(abs(abs(math.log(ratio)) - math.log(power)) < 0.006 for power in (2, 4)):
         score -= DOUBLED + (name == "sec_per_it")
+    elif not why and abs(math.log(ratio)) > GRAVE and name[:1] != EXTRA:
+        score -= UNEXPLAINED
     other = formula_of_another(row) if name == "tflops" and not why else None
     if other is not None:
         score, why, code = score + other.score, f" ({other.message})", other.code
@@ -587,7 +600,10 @@ def _in_print(figure: Printed, low: float, high: float) -> tuple[float, float]:
 def _stale(row: Row, name: str) -> float:
     """What is printed is what another row has, most likely the one above: typed over, and forgotten."""
     source = _source(row, name)
-    return 0.0 if source is None else ABOVE if abs(source.place - row.place) == 1 else ABOVE / 2
+    if source is None:
+        return 0.0
+    fine = len(re.sub(r"\D", "", row.cell(name)).lstrip("0")) >= FINE
+    return (2.5 if fine else 1.0) * ABOVE if abs(source.place - row.place) == 1 else ABOVE
 
 
 FINE = 3
