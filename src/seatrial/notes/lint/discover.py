@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -34,7 +35,7 @@ def followed(rows: Sequence[Row], headings: Sequence[str]) -> list[Terms]:
     if len(rows) < FEWEST:
         return []
     names = [EXTRA + heading for heading in headings][:MOST_EXTRA]
-    logs = {name: found for name in (*names, *FIELDS) if (found := _logs(rows, name)) is not None}
+    logs = {name: both for name in (*names, *FIELDS) if (both := _logs(rows, name)) is not None}
     given = [name for name in FIELDS if name in logs and np.nanmax(logs[name][0]) - np.nanmin(logs[name][0]) > 1e-9]
     # What hardly changes follows from anything.
     extras = [name for name in names if name in logs and np.nanmax(logs[name][0]) - np.nanmin(logs[name][0]) > 1e-3]
@@ -42,7 +43,12 @@ def followed(rows: Sequence[Row], headings: Sequence[str]) -> list[Terms]:
     seen: set[frozenset[tuple[str, int]]] = set()
     for name in extras:
         beside = [other for other in extras if other != name]
-        for terms in [*_found(name, given[:MOST_FIELDS], logs), *_found(name, [*beside, *given][:MOST_FIELDS], logs)]:
+        coarse = {other: _whole(rows, other) for other in beside}
+        found = [*_found(name, given[:MOST_FIELDS], logs), *_found(name, [*beside, *given][:MOST_FIELDS], logs)]
+        if not found and any(coarse.values()):
+            exactly = {n: (logs[n][0], 0 * logs[n][1]) if coarse.get(n) else logs[n] for n in logs}
+            found = _found(name, [*beside, *given][:MOST_FIELDS], exactly)
+        for terms in found:
             # a / b is the same as b / a.
             if frozenset(terms) not in seen and frozenset((n, -power) for n, power in terms) not in seen:
                 seen.add(frozenset(terms))
@@ -50,14 +56,21 @@ def followed(rows: Sequence[Row], headings: Sequence[str]) -> list[Terms]:
     return made
 
 
+def _whole(rows: Sequence[Row], name: str) -> bool:
+    """Whether a column has round figures that were chosen, as 2T tokens, and not rounded ones."""
+    return all(re.fullmatch(r"\d{1,3}(?:,000)*\s?[kKMBT]?", row.cell(name).strip()) for row in rows if row.get(name))
+
+
 def by_size(rows: Sequence[Row]) -> list[Terms]:
     """Shares and TFLOPs that follow from rates and the models' sizes, as they do where attention is not counted."""
     rows = rows[:MOST_SEARCHED]
-    logs = {name: found for name in FIELDS if (found := _logs(rows, name)) is not None}
-    ways = [(name, [rate, "size", *(["world"] if rate != "tokens_per_s_per_process" and "world" in logs else [])])
-            for name in ("tflops", "mfu") for rate in ("tokens_per_s", "tokens_per_s_per_process", "samples_per_s")]  # fmt: skip
-    found = [terms for name, others in ways if {name, *others} <= {*logs} for terms in _found(name, others, logs)]
-    return [terms for terms in found if ("size", -1) in terms]
+    logs = {name: both for name in FIELDS if (both := _logs(rows, name)) is not None}
+    made: list[Terms] = []
+    for name, rate in itertools.product(("tflops", "mfu"), ("tokens_per_s", "tokens_per_s_per_process", "samples_per_s")):
+        others = [rate, "size", *(["world"] if rate != "tokens_per_s_per_process" and "world" in logs else [])]
+        if {name, *others} <= {*logs}:
+            made += [terms for terms in _found(name, others, logs) if ("size", -1) in terms]
+    return made
 
 
 COUNTED: tuple[tuple[Terms, float | None], ...] = (
@@ -115,7 +128,7 @@ def _logs(rows: Sequence[Row], name: str) -> tuple[np.ndarray, np.ndarray] | Non
         value = _value(row, name)
         if value and 0 < value < math.inf and name not in row.record.inferred:
             values[at] = math.log(value)
-            figure = row.printed(name) if name[:1] == EXTRA or name not in ("world", "seq", "gbs", "iteration", "size") else None
+            figure = row.printed(name) if name not in ("world", "seq", "gbs", "iteration", "size") else None
             slack[at] = figure.slack if figure is not None else 0.0
     return (values, slack) if np.isfinite(values).sum() >= FEWEST else None
 

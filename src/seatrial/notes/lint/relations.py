@@ -20,8 +20,8 @@ from dataclasses import dataclass
 
 from seatrial.notes.lint import discover, named
 from seatrial.notes.lint.formulas import ALIKE, row_fits
-from seatrial.notes.lint.means import NONE, WINDOW, Misses
 from seatrial.notes.lint.labels import label_parameters
+from seatrial.notes.lint.means import NONE, WINDOW, Misses
 from seatrial.notes.lint.sheet import EXTRA, Finding, Row, Sheet
 from seatrial.tables.headings import read_heading
 

@@ -573,9 +573,10 @@ def _measure(row: Row, name: str, value: float, bounds: tuple[float, float], sco
     score += _leaning(row, name, figure.value, value) if name in MEASURES else _in_line(row, name, figure.value, value)
     if name in ("mfu", "hfu") and not why and any(abs(math.log(ratio * a / b)) < 0.006 for a in PEAKS for b in PEAKS if a != b):
         score, why = score + PEAK, " (over the peak of another device)"
-    if not why and name[:1] != EXTRA and any(abs(abs(math.log(ratio)) - math.log(power)) < 0.006 for power in (2, 4)):
+    unexplained = not why and not copied and name[:1] != EXTRA
+    if unexplained and any(abs(abs(math.log(ratio)) - math.log(power)) < 0.006 for power in (2, 4)):
         score -= DOUBLED + (name == "sec_per_it")
-    elif not why and abs(math.log(ratio)) > GRAVE and name[:1] != EXTRA:
+    elif unexplained and abs(math.log(ratio)) > GRAVE and row.shows("gbs"):
         score -= UNEXPLAINED
     other = formula_of_another(row) if name == "tflops" and not why else None
     if other is not None:
