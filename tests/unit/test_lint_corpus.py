@@ -6,9 +6,8 @@ import pytest
 import notes_corpus
 
 
-# `breakwater` has no bars before it is counted.
 @pytest.fixture(scope="module", params=["open", "blind", "fresh", "unseen", "later", "again", "scattered", "harbour",
-                                        "lighthouse"])
+                                        "lighthouse", "breakwater"])
 def score(request: pytest.FixtureRequest) -> notes_corpus.Score:
     return notes_corpus.score(request.param)
 

@@ -217,6 +217,12 @@ _IN_COMPANY: dict[str, tuple[str, Kind, frozenset[str]]] = {
 
 def settle(columns: list[Column]) -> list[Column]:
     """A table's columns, where a vague heading (Model, Batch size, Time) loses its field to a clear one (Size, GBS, Sec/it)."""
+    return [*_settled(tuple(columns))]
+
+
+@lru_cache(maxsize=1024)
+def _settled(given: tuple[Column, ...]) -> list[Column]:
+    columns = [*given]
     letters = in_letters([column.heading for column in columns])
     columns = [Column(heading=one.heading, field=letters[one.heading], kind="count") if one.heading in letters else one
                for one in columns]  # fmt: skip

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Literal, cast
 
 from seatrial import columns
@@ -153,6 +154,7 @@ MEASURES = (
 )  # fmt: skip
 
 
+@lru_cache(maxsize=16384)
 def normal(text: str) -> str:
     """`#GPUs`, `Sec/it`, `micro-batch_size` and `Est. Aggr. PetaFLOPs` as the plain words that the names are kept in."""
     text = plain_letters(text).lower().replace("/", " per ").replace("%", " % ")

@@ -3,9 +3,8 @@
     for found in read_markdown(path, "notes.md"): ...        a Record or a Problem, in the order of the file
     for token in scan(lines): token.kind                     text, log, header, row, stray or mark, with one line of look-ahead
 
-Pipe tables with or without outer pipes, inside quotes and code fences, and the boxes that command lines draw. The file is read
-twice, line by line: first its text (legends and `above too` stand after the rows they explain), then its rows. Memory holds
-the text's statements and never the tables.
+Pipe tables with or without outer pipes, inside quotes and code fences, and the boxes that command lines draw. The lines are
+gone through twice: first their text (legends and `above too` stand after the rows they explain), then their rows.
 """
 from __future__ import annotations
 
@@ -203,7 +202,8 @@ def without_hidden_rows(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int,
 def read_markdown(path: Path, name: str) -> Iterator[Record | Problem]:
     outline = Outline()
     own = False
-    for token in scan(lines_of(path)):
+    tokens = list(scan(lines_of(path)))
+    for token in tokens:
         if token.kind == "mark":
             own = True
         elif token.kind == "text":
@@ -214,7 +214,7 @@ def read_markdown(path: Path, name: str) -> Iterator[Record | Problem]:
             own = own and not token.text.strip()
         elif not own:
             outline.rows_at(token.text)
-    yield from _Walk(name, outline).read(scan(lines_of(path)))
+    yield from _Walk(name, outline).read(tokens)
 
 
 class _Walk:
@@ -239,7 +239,7 @@ class _Walk:
         self.logged: list[Record] = []
         """Iterations of the current section, for tables that repeat them without their time."""
 
-    def read(self, tokens: Iterator[Token]) -> Iterator[Record | Problem]:
+    def read(self, tokens: Iterable[Token]) -> Iterator[Record | Problem]:
         marked = False
         handlers = {"row": self._row, "log": self._log_line, "text": self._text}
         for token in tokens:
