@@ -49,6 +49,8 @@ def followed(rows: Sequence[Row], headings: Sequence[str]) -> list[Terms]:
             exactly = {n: (logs[n][0], 0 * logs[n][1]) if coarse.get(n) else logs[n] for n in logs}
             found = _found(name, [*beside, *given][:MOST_FIELDS], exactly)
         for terms in found:
+            if terms[1:] in ((("size", 1),), (("size", -1),)):
+                continue  # a name for the size
             # a / b is the same as b / a.
             if frozenset(terms) not in seen and frozenset((n, -power) for n, power in terms) not in seen:
                 seen.add(frozenset(terms))

@@ -96,7 +96,8 @@ def _body(line: str) -> str:
 
 def _undrawn(line: str) -> str:
     """The lines of a box in ASCII; a directory tree is drawn with the same letters, but none is closed on the right."""
-    return line.translate(_BOX) if not line.isascii() and line.rstrip()[-1:].translate(_BOX) in ("|", "+") else line
+    last = line.rstrip()[-1:]
+    return line.translate(_BOX) if not last.isascii() and last.translate(_BOX) in ("|", "+") else line
 
 
 def scan(lines: Iterable[tuple[int, str]]) -> Iterator[Token]:
