@@ -23,7 +23,6 @@ from seatrial.notes.lint.formulas import ALIKE, row_fits
 from seatrial.notes.lint.labels import label_parameters
 from seatrial.notes.lint.means import NONE, WINDOW, Misses
 from seatrial.notes.lint.sheet import EXTRA, Finding, Row, Sheet
-from seatrial.tables.headings import read_heading
 
 
 @dataclass(frozen=True)
@@ -341,7 +340,10 @@ def _find_more(sheet: Sheet) -> None:
     for key, mates in sheet.tables.items():
         rows = [row for row in mates[: 4 * discover.MOST_SEARCHED] if row.tabular and not row.planned]
         headings = [heading for heading in discover.numeric(rows[0]) if not _LATER.search(heading)] if rows else []
-        if not rows or not headings and len({row.record.size_label for row in rows}) < ENOUGH_ROWS:
+        several = len({row.record.size_label for row in rows}) >= ENOUGH_ROWS
+        threads = rows[0].columns.get("threads") if rows else None
+        whole = [*headings, *([threads] if threads else [])]
+        if not whole and not several:
             continue
         models: dict[object, list[Row]] = {}
         for row in rows:
@@ -351,9 +353,8 @@ def _find_more(sheet: Sheet) -> None:
             left = [heading for heading in headings if not any(r.terms[0][0] == EXTRA + heading for r in found)]
             for terms in discover.followed(some, left) if apart == () or len(models) > 1 else ():
                 found.append(Relation(_named(terms), terms, exact=False, apart=apart))
-        if len({row.record.size_label for row in rows}) >= ENOUGH_ROWS:
+        if several:
             found += [Relation(_named(terms), terms, exact=False, apart=("device",)) for terms in discover.by_size(rows)]
-        whole = [*headings, *(heading for heading in rows[0].record.printed if read_heading(heading).field == "threads")]
         found += [Relation(_named(terms), terms, exact=False) for terms in discover.counted(rows, whole)
                   if not any(frozenset(r.terms) == frozenset(terms) for r in found)]  # fmt: skip
         if found:
