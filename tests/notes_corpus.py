@@ -60,8 +60,10 @@ def findings(note: Path) -> list[dict[str, Any]]:
 
 
 def numbers(text: object) -> list[float]:
-    """What a cell may mean: a comma or a thin space before three last digits is one of thousands; memory is in GiB."""
-    bare = re.sub(r"(?<=\d)[ \u202f,](?=\d{3}\b)", "", str(text)).replace(",", ".")
+    """What a cell may mean: a comma, an apostrophe or a thin space before three last digits is one of thousands, and so are
+    two points; memory is in GiB."""
+    bare = re.sub(r"(?<=\d)[ \u202f,'](?=\d{3}\b)", "", str(text)).replace(",", ".")
+    bare = bare.replace(".", "") if re.match(r"\d{1,3}(?:\.\d{3}){2,}(?!\d)", bare) else bare
     match = re.match(r"([-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?) ?([KMG]i?B|[kKMB]\b)?", bare)
     factors = {"k": (1, 1e3), "K": (1, 1e3, 2**10), "M": (1, 1e6), "B": (1, 1e9)}
     return [float(match[1]) * one for one in factors.get(match[2], (GIB.get(match[2], 1.0),))] if match else []
@@ -95,6 +97,8 @@ def explains(finding: dict[str, Any], slip: dict[str, Any]) -> bool:
     if layout and SIZES.search(str(finding["column"])):
         return True
     unit = re.search(r"[KMG]i?B$", str(finding["printed"]))
+    if re.search(r"\d,\d{1,2}(?!\d)", str(finding["printed"])):  # a decimal comma there is one in what is proposed
+        answers += [answer.replace(".", ",") for answer in answers]
     return any(same(finding["proposed"], one) or unit and same(f"{finding['proposed']} {unit[0]}", one) for one in answers)
 
 

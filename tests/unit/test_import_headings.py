@@ -56,7 +56,8 @@ HEADINGS = {
         "Sec/it; s/it; Step time; Iteration time (s); time per step; latency(ms); Latency; iter time (ms); "
         "Step Time (sec); ms/step; step_time_ms; sec / step; s / iter; Time/iter (s); seconds per iteration; "
         "Avg. step time; Step latency (ms); it/s; steps/sec; Time per iteration [s]; iteration_time; train step time; "
-        "Elapsed time per iteration (ms); Time/step; Sec per iter; Step duration (s); mean iter time",
+        "Elapsed time per iteration (ms); Time/step; Sec per iter; Step duration (s); mean iter time; elapsed/iter; "
+        "latency per step (ms); batch time (s); update time (s); s/opt-step; мс/шаг; 스텝 시간 (초); tijd/stap (s)",
     "tflops":
         "TFLOPs; TFLOPS/GPU; TFLOP/s/GPU; Model TFLOP / sec / GPU; Model TFLOPS/GPU; TFLOPs per GPU; TFLOPs/s/device; "
         "Achieved TFLOPs; HW TFLOPS; TFLOP/s per chip; tflops_per_gpu; Avg TFLOPs; teraFLOP/s per GPU; "

@@ -378,3 +378,47 @@ def test_a_wiki_table_that_is_not_closed_loses_nothing_of_what_follows(tmp_path)
     assert (8, 2, 1.31, None) in said(read(tmp_path, text))
     closed = "{|\n! nodes !! TP !! s/it !! Notes\n|-\n| 4 || 2 || 1.25 ||\nnew driver\n|}\n"
     assert [(r.nodes, r.sec_per_it, r.notes) for r in read(tmp_path, closed)] == [(4, 1.25, "new driver")]
+
+
+WAYS = {
+    "LaTeX": r"""
+\section{Scaling}
+\begin{tabular}{rrrr}
+\toprule
+nodes & TP & s/it & TFLOP s$^{-1}$ \\
+\midrule
+4 & 2 & 9.31 & \textbf{141.2} \\
+8 & 2 & 9.40 & 139.9 \\ % again
+16 & 2 & 9.58 & 137.3 \\
+\bottomrule
+\end{tabular}
+""",
+    "AsciiDoc": "== Scaling\n\n|===\n|nodes |TP |s/it |TFLOPs\n\n|4 |2 |9.31 |141.2\n"
+                "|8 |2 |9.40 |139.9\n|16\n|2\n|9.58\n|137.3\n|===\n",
+    "psql": " nodes | TP | s/it | TFLOPs\n-------+----+------+--------\n     4 |  2 | 9.31 |  141.2\n"
+            "     8 |  2 | 9.40 |  139.9\n    16 |  2 | 9.58 |  137.3\n(3 rows)\n",
+    "a heavy box": "┏━━━━━━━┳━━━━┳━━━━━━┳━━━━━━━━┓\n┃ nodes ┃ TP ┃ s/it ┃ TFLOPs ┃\n┡━━━━━━━╇━━━━╇━━━━━━╇━━━━━━━━┩\n"
+                   "│     4 │  2 │ 9.31 │  141.2 │\n"
+                   "│     8 │  2 │ 9.40 │  139.9 │\n│    16 │  2 │ 9.58 │  137.3 │\n└───────┴────┴──────┴────────┘\n",
+    "a chat": "`nodes | TP | s/it | TFLOPs`\n`4 | 2 | 9.31 | 141.2`\n`8 | 2 | 9.40 | 139.9`\n`16 | 2 | 9.58 | 137.3`\n",
+    "commas": "Rows of today:\n\nnodes,TP,s/it,TFLOPs\n4,2,9.31,141.2\n8,2,9.40,139.9\n16,2,9.58,137.3\n",
+    "bars": "nodes | TP | s/it | TFLOPs\n4 | 2 | 9.31 | 141.2\n8 | 2 | 9.40 | 139.9\n16 | 2 | 9.58 | 137.3\n",
+    "pairs": "- nodes=4, TP=2, s/it=9.31, TFLOPs=141.2\n- nodes=8, TP=2, s/it=9.40, TFLOPs=139.9\n"
+             "- nodes=16, TP=2, s/it=9.58, TFLOPs=137.3\n",
+    "JSON": '```\n{"nodes": 4, "tp": 2, "sec_per_it": 9.31, "tflops": 141.2}\n{"nodes": 8, "tp": 2, "sec_per_it": 9.4, '
+            '"tflops": 139.9}\n{"nodes": 16, "tp": 2, "sec_per_it": 9.58, "tflops": 137.3}\n```\n',
+    "YAML": "runs:\n  - nodes: 4\n    TP: 2\n    s/it: 9.31\n    TFLOPs: 141.2\n"
+            "  - nodes: 8\n    TP: 2\n    s/it: 9.40\n    TFLOPs: 139.9\n"
+            "  - nodes: 16\n    TP: 2\n    s/it: 9.58  # cold\n    TFLOPs: 137.3\n",
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_rows_are_read_in_whatever_way_they_are_set(tmp_path, way: str):
+    assert said(read(tmp_path, WAYS[way])) == [(4, 2, 9.31, 141.2), (8, 2, 9.4, 139.9), (16, 2, 9.58, 137.3)]
+
+
+def test_a_heading_with_a_rate_in_brackets_is_that_rate(tmp_path):
+    text = "| nodes | TP | cluster throughput [tok/s] | throughput/GPU (tok/s) |\n|---|---|---|---|\n| 4 | 2 | 12,800 | 400 |\n"
+    record, = read(tmp_path, text)
+    assert (record.tokens_per_s, record.tokens_per_s_per_process, record.tflops) == (12800, 400, None)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 
-from seatrial.tables.names import BY_NAME, EACH, MEASURES, SETTINGS, Kind, looked_up, normal
+from seatrial.tables.names import BY_NAME, EACH, MEASURES, SETTINGS, Kind, by_measure, looked_up, normal
 from seatrial.tables.tongues import from_signs, in_english
 
 __all__ = ["MEASURES", "NUMBER", "SETTINGS", "Column", "Kind", "clean", "normal", "read_heading", "setting", "settle"]
@@ -110,6 +110,12 @@ _AFTER_COMMA = re.compile(r",\s*(ms|s|sec|seconds|min|[GM]i?B|%)$")
 """`step, ms` is `step (ms)`."""
 _THOUSANDS_OF = re.compile(r"\b([kKM])[ -]?([tT]ok(?:en)?s?\b.*|TPS\b.*|tps\b.*)")
 """`ktok/s` is `tok/s (k)`."""
+_INVERSE = re.compile(r"\s*[·*]?\s*\b([A-Za-z]+)(?:\u207b\u00b9|-\u00b9|\^\{?-1\}?)")
+_OF_BOTH = re.compile(r"/\s?\((\w+)\s*[·*x ]\s*(\w+)\)")
+"""`tok s⁻¹` is `tok/s`, and `tok/(s·GPU)` is `tok/s/GPU`."""
+
+
+_AXES = {"TP": "tp", "MP": "tp", "PP": "pp", "DP": "dp", "FSDP": "dp", "DDP": "dp", "MBS": "mbs", "GBS": "gbs"}
 
 
 @lru_cache(maxsize=4096)
@@ -118,27 +124,38 @@ def read_heading(raw: str) -> Column:
     if len(raw) > LONGEST_HEADING:
         return Column(heading=raw.strip())
     text = _AFTER_COMMA.sub(r" (\1)", from_signs(clean(raw)).strip("*†^ "))
+    if (axis := _BRACKET.search(text)) and axis[1].strip().upper() in _AXES:
+        return Column(heading=raw.strip(), field=_AXES[axis[1].strip().upper()], kind="count")  # `data (FSDP)`
     if text == "S":
         return Column(heading=raw.strip(), field="seq", kind="count")  # seconds are written small
-    text = _THOUSANDS_OF.sub(r"\2 (\1)", text)
+    text = _THOUSANDS_OF.sub(r"\2 (\1)", _OF_BOTH.sub(r"/\1/\2", _INVERSE.sub(r"/\1", text)))
     inside = [part for group in _BRACKET.findall(text) for part in re.split(r"[,;]", group)]
     plain = normal(_BRACKET.sub(" ", text))
     whole = normal(text)
-    found = BY_NAME.get(whole) or BY_NAME.get(plain) or BY_NAME.get(plain.removeprefix("num ").removeprefix("est "))
+    # A rate in brackets says of what the rest is the name: `throughput/GPU (tok/s)`.
+    rated = any(" per " in f"{normal(part)} " for part in inside)
+    found = BY_NAME.get(whole) or (by_measure(text) if rated else None) or BY_NAME.get(plain)
+    if found is None and rated and not {*plain.split()} & {*EACH, "node", "nodes"}:
+        found = next(filter(None, map(by_measure, inside)), None)
+    found = found or BY_NAME.get(plain.removeprefix("num ").removeprefix("est "))
     if found is None:
         words = plain.split()
         if len(words) > 1 and words[-1] in _UNIT_WORDS and (found := BY_NAME.get(" ".join(words[:-1]))):
             found = None if found[1] in ("count", "word") else found  # `GPU hours`, `run B`
             inside.append(words[-1])
-    found = found or looked_up(text) or looked_up(_BRACKET.sub(" ", text)) or _memory_by_unit(plain, inside)
+    found = found or looked_up(text) or looked_up(_BRACKET.sub(" ", text))
+    if found is None and (found := by_measure(text) or by_measure(_BRACKET.sub(" ", text))):
+        inside += [word for word in plain.split() if word[1:] in ("b", "ib", "o", "io")]
     if found is None:
         english = in_english(text, surely=True)
         column = read_heading(english) if english != text else None
         if column is not None and column.field != "iteration":  # a step may be anything
             return replace(column, heading=raw.strip())
-        return Column(heading=raw.strip(), parts=_parts(text))
+        return Column(heading=raw.strip(), parts=_parts(text) or next(filter(None, map(_parts, _BRACKET.findall(text))), ()))
     field, kind = found
     unit, per, formula = _heading_unit(kind, plain), _heading_per(plain), _formula_of(plain)
+    if field == "tflops" and re.search(r"\bg(iga)?flops?\b", plain):
+        unit = "GFLOPS"
     for part in inside:
         part = part.strip()
         words_in = normal(part)
@@ -146,8 +163,8 @@ def read_heading(raw: str) -> Column:
             return Column(heading=raw.strip())  # a batch of tokens is no number of samples
         unit = _UNIT_WORDS.get(words_in, unit)
         per = _heading_per(words_in) or per
-        if field == "throughput" and words_in in BY_NAME:
-            field, kind = BY_NAME[words_in]
+        if field == "throughput" and (rate := BY_NAME.get(words_in) or by_measure(words_in)):
+            field, kind = rate
             per = _heading_per(words_in) or per
         elif (
             field == "tflops" and part and words_in not in _UNIT_WORDS and not _heading_per(words_in) and "flop" not in words_in
@@ -162,19 +179,6 @@ def read_heading(raw: str) -> Column:
     return Column(heading=raw.strip(), field=field, kind=kind, unit=unit, per=per, formula=formula)
 
 
-_OF_MEMORY = frozenset("peak max maximum alloc allocated reserved active used per gpu device rank".split())
-
-
-def _memory_by_unit(plain: str, inside: list[str]) -> tuple[str, Kind] | None:
-    """`GiB`, `peak (GiB)`, `GB/GPU`: a unit of memory and nothing else that it could be of."""
-    words = plain.split()
-    units = [word for word in (*words, *(normal(part) for part in inside)) if word in ("gb", "gib", "mb", "mib", "go", "gio")]
-    if len(units) != 1 or not {*words} - {*units} <= _OF_MEMORY:
-        return None
-    inside += units
-    return "mem_value", "memory"
-
-
 def _parts(text: str) -> tuple[str, ...]:
     """`DP/TP/PP` and `TP x PP` name several counts, which their cells hold in the same order."""
     found = [BY_NAME.get(normal(part)) for part in re.split(r"\s*[/,×+&]\s*|\s+x\s+", text.strip("() "))]
@@ -187,7 +191,7 @@ _WEAK = {"card", "model", "model name", "batch size", "batch", "bs", "time", "de
 
 
 _LETTERS_OF_A_SHAPE = {"L": "layers", "l": "layers", "d": "hidden", "h": "hidden", "H": "hidden", "a": "heads"}
-_LETTERS_OF_A_LAYOUT = {"t": "tp", "p": "pp", "d": "dp"}
+_LETTERS_OF_A_LAYOUT = {"t": "tp", "p": "pp", "d": "dp", "T": "tp", "P": "pp", "D": "dp"}
 _LETTERS_OF_A_BATCH = {"b": "mbs", "B": "gbs"}
 
 
@@ -205,13 +209,20 @@ def in_letters(headings: Sequence[str]) -> dict[str, str]:
 
 
 _IN_COMPANY: dict[str, tuple[str, Kind, frozenset[str]]] = {
-    "global": ("gbs", "count", frozenset({"mbs"})), "stage": ("zero_stage", "zero", frozenset({"mbs", "gbs", "dp"})),
+    "global": ("gbs", "count", frozenset({"mbs"})), "b": ("gbs", "count", frozenset({"mbs"})),
+    "stage": ("zero_stage", "zero", frozenset({"mbs", "gbs", "dp"})),
 }
 """What a word means beside columns of these fields, where no other column says it."""
 
 
 def settle(columns: list[Column]) -> list[Column]:
     """A table's columns, where a vague heading (Model, Batch size, Time) loses its field to a clear one (Size, GBS, Sec/it)."""
+    return [*_settled(tuple(columns))]
+
+
+@lru_cache(maxsize=1024)
+def _settled(given: tuple[Column, ...]) -> list[Column]:
+    columns = [*given]
     letters = in_letters([column.heading for column in columns])
     columns = [Column(heading=one.heading, field=letters[one.heading], kind="count") if one.heading in letters else one
                for one in columns]  # fmt: skip
@@ -242,7 +253,7 @@ def _heading_unit(kind: Kind, plain: str) -> str:
         return ""
     if re.match(r"(it|its|iters?|iterations?|steps?) per s(ec|ecs|econds?)?$", plain):
         return "it/s"
-    if re.match(r"(ms|msec)\b", plain):
+    if re.search(r"\b(ms|msec)\b", plain):
         return "ms"
     return "s"
 

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Literal, cast
 
 from seatrial import columns
@@ -28,30 +29,30 @@ machine word:
     machine, cluster, system, hardware, device, card, gpu type, gpu model, accelerator, device type, accelerator type,
     pod, slice
 gpus:
-    npu num, gpus used, gcds, num gcds
+    ngpu, tpu chips, nb gpu, nb gpus, npu num, gpus used, gcd, gcds, num gcds
 nodes:
-    num hosts, number of hosts
+    machines, compute nodes, nb nodes, num hosts, number of hosts
 dp:
-    dp world size, dataparallel
+    ddp, dp ranks, dp world size, dataparallel
 tp:
     mp size
 pp:
-    pp stages, pipeline stages, stages
+    pipe, pipe parallel, pp stages, pipeline stages, stages
 vp:
     interleaved stages, virtual pp size
 mbs:
-    micro batch,
-    micro bsz, u batch size, u batch, ubatch size, batch micro, batch per gpu, batch size per gpu, per gpu batch size,
-    per device batch size, per device train batch size,
-    per device batch, per chip batch, per chip batch size, batch per device, batch per chip, per gpu batch, per rank batch,
-    local batch size, local bs, bs per gpu, device batch size, ubatch, local batch
+    mbsz, b per gpu, seqs per gpu, samples per gpu, sequences per gpu, micro batch, micro bsz, u batch size, u batch,
+    ubatch size, batch micro, batch per gpu, batch size per gpu, per gpu batch size, per device batch size,
+    per device train batch size, per device batch, per chip batch, per chip batch size, batch per device, batch per chip,
+    per gpu batch, per rank batch, local batch size, local bs, bs per gpu, device batch size, ubatch, local batch
 gbs:
-    total batch size, effective batch size, effective batch, eff batch, eff batch size,
-    global bsz, bsz, batch global, size of batch global, batch size global,
-    size of batch, size batch, size batch global
+    glob batch, effective bs, gbsz, batch sequences, batch seqs, total batch size, effective batch size, effective batch,
+    eff batch, eff batch size, global bsz, bsz, batch global, size of batch global, batch size global, size of batch,
+    size batch, size batch global
 seq:
-    seq length, ctx len, max seq len, max seq length, context window, block size, max sequence length,
-    length of sequence, sequence size, length, seq tokens, sequence tokens, context tokens, seq len tokens
+    ctx length, max length, l seq, tokens per seq, tokens per sequence, seq length, ctx len, max seq len, max seq length,
+    context window, block size, max sequence length, length of sequence, sequence size, length, seq tokens,
+    sequence tokens, context tokens, seq len tokens
 hidden:
     model dim, embed dim, embedding dim, embedding dimension
 heads:
@@ -69,59 +70,36 @@ engine:
 env settings:
     env, environment, settings, setting, options, env vars
 mem_value memory:
-    memory max, memory peak, mem max, mem peak,
-    mem, memory, peak mem, peak memory, max mem, max memory, gpu mem, gpu memory, vram, memory usage, mem usage,
-    mem per gpu, memory per gpu, max memory allocated, peak memory allocated, max allocated, mem used, memory used,
-    peak vram, peak gpu memory, mem value, peak allocated, max reserved, peak reserved, peak active, max active,
-    memory reserved, memory allocated, max memory reserved, peak memory reserved, hbm, hbm usage, peak hbm,
-    max gpu memory, max mem per gpu, max memory per gpu,
-    peak mem per gpu, peak memory per gpu, device memory, peak device memory, speicher, gpu speicher, spitzenspeicher
+    max allocated, mem value, peak allocated, max reserved, peak reserved, peak active, max active, speicher,
+    gpu speicher, spitzenspeicher
 mem_unit unit:
     mem unit, memory unit, unit of memory
 mem_scope word:
     mem of, mem scope, memory of
 sec_per_it seconds:
-    time, step time, iteration time, iter time, time per iteration, time per step, time per it, time per iter,
-    elapsed time per iteration, iteration latency, avg step time, mean step time, sec per it, seconds per iteration,
-    secs per it, s per it, s per iter, s per step, sec per iter, sec per iteration, sec per step, seconds per step,
-    secs per iteration, seconds per it, s per iteration, seconds per iter, secs per step, secs per iter, ms per it,
-    ms per iter, ms per step, ms per iteration, msec per it, msec per iter, it per s, it per sec, its per s, iter per s,
-    iters per s, iter per sec, iterations per s, iterations per sec, iterations per second, steps per s, steps per sec,
-    steps per second, latency, step latency, step duration, iteration duration, train step time, training step time,
-    sec, ms, t step, t per step, t iter, t per iter, t it, t per it, step ms, step s, iter ms, iter s, s per batch,
-    zeit per schritt, schrittzeit, zeit per iteration, duration per iteration, duration per step
+    dt, time, it per s, it per sec, its per s, iter per s, iters per s, iter per sec, iterations per s,
+    iterations per sec, iterations per second, steps per s, steps per sec, steps per second, latency, sec, ms,
+    zeit per schritt, schrittzeit, zeit per iteration
 time_unit word:
     time unit
 tflops figure:
-    tflops, tflop, tflop per s, tflops per s, tflops per gpu, tflop per s per gpu, tflops per s per gpu,
-    tflops per device, tflops per process, tflops per node, tflop per s per node, tflops per s per node,
-    achieved tflops, model tflops, model tflops per gpu, hardware tflops, hw tflops, hw tflops per gpu,
-    throughput per gpu, tflops per gpu per s, measured tflops, tf per gpu,
-    tflops per second, teraflops, tfs per gpu, tf per s per gpu, tflops per rank, avg tflops, model tflop per s per gpu
+    tflops per node, tflop per s per node, tflops per s per node, throughput per gpu
 formula word:
     formula, tflops formula
 tflops_per word:
     tflops of, tflops per
-aggr_pflops figure:
-    est aggr petaflops, aggr petaflops, aggregate petaflops, petaflops, pflops, pflop per s, pflops per s,
-    aggregate pflops, aggr pflops, total pflops, aggregate pflop per s, total petaflops, est aggr pflops
 samples_per_s rate:
-    samples per s, samples per sec, samples per second, sample per s, sps, seq per s, seqs per s, sequences per s,
-    sequences per sec, sequences per second, seq per sec, throughput samples per s
+    sps
 tokens_per_s rate:
-    tokens per s, tokens per sec, tokens per second, tok per s, toks per s, token per s, tps, tok per sec,
-    throughput tokens per s, throughput t per s, t per s,
-    token per sec, token throughput, global tokens per s, aggregate tokens per s, total tokens per s
+    wps, tps, throughput t per s, t per s, token throughput
 tokens_per_s_per_process rate:
-    t per s per gpu, gputhroughput t per s per gpu, throughput t per s per gpu,
-    tokens per s per gpu, tokens per sec per gpu, tokens per second per gpu, tok per s per gpu, tgs,
-    tokens per gpu per second, tokens per gpu per second tgs, tps per gpu, tokens per gpu per s,
-    tokens per s per process, tokens per gpu per sec, wps per gpu, tokens per s per device, token throughput per gpu
+    t per s per gpu, gputhroughput t per s per gpu, throughput t per s per gpu, tgs, tokens per gpu per second tgs,
+    tps per gpu, wps per gpu, token throughput per gpu
 throughput rate:
     throughput, speed, training speed, training throughput, train speed
 mfu percent:
-    mfu, model flops utilization, model flop utilization, flops utilization, model flops utilisation, model flops util,
-    mfu percent, mfu %, % mfu, % of peak, percent of peak
+    mfu, mfu pct, model flops utilization, model flop utilization, flops utilization, model flops utilisation,
+    model flops util, mfu percent, mfu %, % mfu, % of peak, percent of peak
 hfu percent:
     hfu, hardware flops utilization, hardware flops utilisation, hw flops util, hw flops utilization, hfu percent, hfu %
 loss figure:
@@ -176,6 +154,7 @@ MEASURES = (
 )  # fmt: skip
 
 
+@lru_cache(maxsize=16384)
 def normal(text: str) -> str:
     """`#GPUs`, `Sec/it`, `micro-batch_size` and `Est. Aggr. PetaFLOPs` as the plain words that the names are kept in."""
     text = plain_letters(text).lower().replace("/", " per ").replace("%", " % ")
@@ -186,10 +165,11 @@ def normal(text: str) -> str:
 _SAME = {word: one for one, words in {
     "s": "sec secs second seconds", "ms": "msec msecs millisecond milliseconds",
     "it": "iter iters iteration iterations its step steps",
-    "tokens": "tok toks token", "tflops": "tflop teraflop teraflops", "pflops": "pflop petaflop petaflops",
-    "utilization": "util utilisation", "samples": "sample sequence sequences seqs",
+    "tokens": "tok toks token words", "tflops": "tflop teraflop teraflops tf tfs", "gflops": "gflop gigaflop gigaflops",
+    "pflops": "pflop petaflop petaflops pf",
+    "utilization": "util utilisation", "samples": "sample samp sequence sequences seqs seq examples ex sentences",
 }.items() for word in words.split()}  # fmt: skip
-EACH = frozenset("gpu gpus device devices accelerator accelerators card cards chip chips npu tpu gcd gcds process rank "
+EACH = frozenset("gpu gpus device devices dev accelerator accelerators card cards chip chips npu tpu gcd gcds process rank "
                  "worker".split())
 """What a figure is per, where all mean one of the devices."""
 _COUNTING = frozenset("num number no n count total".split())
@@ -206,7 +186,7 @@ def form(text: str) -> str:
     for word in words:
         per = bool(made) and made[-1] == "per"
         # A sequence is a sample in a rate alone.
-        same = word if word == "sequence" and "per" not in words else _SAME.get(word, word)
+        same = word if word in ("sequence", "seq") and "per" not in words else _SAME.get(word, word)
         made.append("gpu" if per and word in EACH else same)
     return " ".join(made)
 
@@ -242,6 +222,41 @@ def looked_up(text: str) -> tuple[str, Kind] | None:
         found = _BY_FORM.get(" ".join(fewer)) if fewer != words else None
         if found and found[0] in MEASURES:
             return found
+    return None
+
+
+_OF_ALL = frozenset("total agg aggr aggregate aggregated cluster system overall global all sum whole".split())
+_BESIDE = frozenset("throughput rate speed perf performance train training model est estimated per of the".split()) | _AVERAGED
+_OF_A_STEP = frozenset("it batch update optimizer opt optim".split())
+_OF_TIME = frozenset("time latency duration elapsed wallclock t".split())
+_SHARE = frozenset("% percent percentage pct fraction".split())
+_OF_PEAK = frozenset("peak theoretical flops flop tflops s utilization".split()) | _SHARE
+_MEMORY, _BYTES = frozenset("mem memory ram vram hbm".split()), frozenset("gb gib mb mib go gio".split())
+_OF_MEMORY = frozenset("peak max maximum alloc allocated reserved active used usage use".split()) | _MEMORY | _BYTES
+
+
+def by_measure(text: str) -> tuple[str, Kind] | None:
+    """What a heading measures, by its words alone, whatever their order: all of them must be of what it then is.
+
+    `cluster throughput [tok/s]`, `per-GPU tokens/s`, `elapsed ms per opt step`, `% of theoretical peak`, `RAM/GPU (GB)`"""
+    words = {*form(text).split()}
+    each, of_all = bool(words & {*EACH}), bool(words & _OF_ALL)
+    rest = words - EACH - _OF_ALL - _BESIDE
+    if rest == {"tokens", "s"} and not (each and of_all):
+        return ("tokens_per_s_per_process" if each else "tokens_per_s"), "rate"
+    if rest == {"samples", "s"} and not each:
+        return "samples_per_s", "rate"
+    if rest <= {"tflops", "gflops", "s", "hardware", "hw", "node"} and len(rest & {"tflops", "gflops"}) == 1 and not of_all:
+        return "tflops", "figure"
+    if rest <= {"pflops", "s"} and "pflops" in rest and not each:
+        return "aggr_pflops", "figure"
+    timed = rest - _OF_TIME - _OF_A_STEP - {"s", "ms"}
+    if not timed and rest & _OF_A_STEP and (words & _OF_TIME or rest & {"s", "ms"}) and not each | of_all:
+        return None if "it" in rest and "s" in rest and form(text).endswith("per s") else ("sec_per_it", "seconds")
+    if rest <= _OF_PEAK and ("peak" in rest and rest & _SHARE or rest == {"utilization", "%"} and not each):
+        return "mfu", "percent"
+    if rest <= _OF_MEMORY and (rest & _MEMORY or len(rest & _BYTES) == 1) and not of_all:
+        return "mem_value", "memory"
     return None
 
 

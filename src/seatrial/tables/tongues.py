@@ -11,51 +11,52 @@ import re
 import unicodedata
 
 _WORDS = """
-time: temps, tiempo, tempo, zeit, czas
+time: temps, tiempo, tempo, zeit, czas, время, tijd, sure
 duration: duree, dauer, durata, duracion
 iteration: iteracion, iterazione, iteracao
-step: schritt, paso, passo, etape, krok
-steps: schritte, pasos, passi, etapes, kroki
-seconds: secondes, segundos, secondi, sekunden, sekundy
+step: schritt, paso, passo, etape, krok, шаг, шага, stap, adim
+steps: schritte, pasos, passi, etapes, kroki, шаги, шагов, stappen
+seconds: secondes, segundos, secondi, sekunden, sekundy, секунд
 second: seconde, segundo, secondo, sekunde
-nodes: noeuds, nodos, knoten, nodi, wezly
-node: noeud, nodo, wezel
-devices: dispositivos, geraete, gerate, cartes, tarjetas, karten, rechenkarten, urzadzenia
+nodes: noeuds, nodos, knoten, nodi, wezly, узлы, узлов, knooppunten, noder, uzly, dugum
+node: noeud, nodo, wezel, узел
+devices: dispositivos, geraete, gerate, cartes, tarjetas, karten, rechenkarten, urzadzenia, устройства, устройств
 device: dispositivo, geraet, gerat, carte, tarjeta, karte, urzadzenie
-memory: memoire, memoria, speicher, speicherbedarf, speicherverbrauch, arbeitsspeicher, pamiec
-tokens: jetons, jeton, fichas
-samples: echantillons, muestras, beispiele, proben, campioni, amostras, probki
-layers: couches, capas, schichten, strati, camadas, lagen, warstwy, warstw
-heads: tetes, cabezas, koepfe, kopfe, cabecas, teste, glowice, glowic
-model: modele, modelo, modell, modello
-size: taille, tamano, groesse, grosse, dimensione, tamanho, modellgrosse, modellgroesse
-batch: lots, lote, lotto, stapel
-hidden: cachee, oculta, oculto, verborgene, versteckte, nascosta, ukryty, ukryta
+memory: memoire, memoria, speicher, speicherbedarf, speicherverbrauch, pamiec, память, памяти, geheugen, bellek, pamet
+tokens: jetons, jeton, fichas, токены, токенов
+samples: echantillons, muestras, beispiele, proben, campioni, amostras, probki, примеров, образцов
+layers: couches, capas, schichten, strati, camadas, lagen, warstwy, warstw, слои, слоев
+heads: tetes, cabezas, koepfe, kopfe, cabecas, teste, glowice, glowic, голов
+model: modele, modelo, modell, modello, модель
+size: taille, tamano, groesse, grosse, dimensione, tamanho, modellgrosse, modellgroesse, размер, grootte
+batch: lots, lote, lotto, stapel, батч, пакет
+hidden: cachee, oculta, oculto, verborgene, versteckte, nascosta, ukryty, ukryta, скрытыи, скрытая
 step time: schrittdauer, iterationszeit, iterationsdauer
 batch size: batchgroesse, batchgrosse, stapelgroesse, stapelgrosse, losgrosse, losgroesse
 micro batch size: mikrobatch, microlot, microlote, microbatch, mikrobatchgrosse, mikrobatchgroesse
 global batch size: globalbatch, globalbatchgrosse, globalbatchgroesse, gesamtbatch, gesamtbatchgrosse, gesamtbatchgroesse
-global: globale, globaler, globales, globalen
-sequence: secuencia, sequenz, sequenza, sequencia, sekwencji, sekwencja
+global: globale, globaler, globales, globalen, глобальныи
+sequence: secuencia, sequenz, sequenza, sequencia, sekwencji, sekwencja, последовательности
 sequences: secuencias, sequenzen, sekwencje
 context: contexto, contexte, kontext, contesto, kontekst
 sequence length: sequenzlange, sequenzlaenge, kontextlange, kontextlaenge
-length: longueur, longitud, laenge, lange, lunghezza, comprimento, dlugosc
+length: longueur, longitud, laenge, lange, lunghezza, comprimento, dlugosc, длина
 recompute: recalcul, recalculo, neuberechnung, ricalcolo
 vocabulary: vokabular, vocabulaire, vocabulario, slownik
-throughput: debit, rendimiento, durchsatz, tokendurchsatz, vazao, desempenho, przepustowosc
+throughput: debit, rendimiento, durchsatz, tokendurchsatz, vazao, desempenho, przepustowosc, doorvoer, производительность
 parameters: parametros, parametres, parametri, parametrow
 hidden size: dimensao
-number: anzahl, nombre, numero, liczba
+number: anzahl, nombre, numero, liczba, число, количество, aantal
 GB: Go
 GiB: Gio
 MB: Mo
 MiB: Mio
 per node: je knoten, pro knoten, par noeud, por nodo
-peak: spitze, pic, pico
+peak: spitze, pic, pico, пик, piek
 each: jeweils, chacun, chacune, cada
 efficiency: effizienz, efficacite, eficiencia
 days: jours, dias, tage, giorni
+percent: prozent, pourcentage, porcentaje, percentuale, procent
 hours: heures, horas, stunden
 """
 _WEAK = """
@@ -66,7 +67,9 @@ with: avec, mit, con
 step: pas
 the: le, la, les, el, los, der, die, das
 nodes: nos
-s: seg
+s: seg, sek, с, сек
+ms: мс
+GB: гб
 """
 """Words that English has too, or that are too short to prove a language: they are read only beside one of the others."""
 _SIGNS = """
@@ -96,6 +99,20 @@ per: 毎, 每
 time: 時間, 时间, 耗时
 step: ステップ, 步
 GPU: 卡, 枚
+nodes: 노드 수, 노드수, 노드
+GPUs: GPU 수
+global batch size: 글로벌 배치 크기, 글로벌 배치
+micro batch size: 마이크로 배치 크기, 마이크로 배치
+batch size: 배치 크기
+step time: 스텝 시간, 스텝당 시간, 반복 시간
+throughput: 처리량
+tokens: 토큰
+samples: 샘플
+memory: 메모리
+sequence length: 시퀀스 길이
+layers: 레이어 수
+model: 모델
+s: 초
 """
 """Words of tongues that leave no space between them."""
 _LIGATURES = str.maketrans({"œ": "oe", "Œ": "Oe", "ß": "ss", "æ": "ae", "ł": "l", "Ł": "L", "ø": "o"})
@@ -113,7 +130,7 @@ def _signs(text: str) -> dict[str, str]:
 
 _STRONG, _BESIDE, _BY_SIGN = _table(_WORDS), _table(_WEAK), _signs(_SIGNS)
 _SIGN = re.compile("|".join(map(re.escape, sorted(_BY_SIGN, key=len, reverse=True))))
-_HAS_SIGN = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]")
+_HAS_SIGN = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]")
 _UNITS = {"Go", "Gio", "Mo", "Mio"}
 _WORD = re.compile(r"[^\W\d_]+")
 _MARKS = re.compile(r"[\u0300-\u036f]")

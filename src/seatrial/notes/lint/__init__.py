@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from seatrial.notes.lint import (
+    changes,
     derived,
     described,
     duplicates,
@@ -44,7 +45,7 @@ Rule = Callable[[Sheet], list[Finding]]
 RULES: tuple[Rule, ...] = (
     formulas.establish, relations.learn, layout.check_processes, cells.check, repairs.check, throughput.check,
     duplicates.check, layout.check_divisible, derived.check, model_size.check, plausible.check, speeds.check, status.check,
-    together.check,
+    together.check, changes.check,
 )  # fmt: skip
 """In the order that they run, the certain first: each uses what those before it proposed."""
 
@@ -97,7 +98,7 @@ def _look(
     return in_order(found, list(sheet.prose) or list(sheet.files)), sheet
 
 
-_SOLVED = re.compile(r"-> [^ (]+:")
+_SOLVED = re.compile(r"-> [^ (]+(?: \(what is printed[^)]*\))?:")
 
 
 def _once(found: list[Finding]) -> list[Finding]:

@@ -143,12 +143,16 @@ class Slip:
     how: str
     chance: float
     """How likely such a value turns up by accident in the range that was asked for."""
+    alone: bool = False
+    """Whether no other number in that range is a slip away from the printed one."""
 
 
-def slip(text: str, meant: tuple[float, float]) -> Slip | None:
+def slip(text: str, meant: tuple[float, float], *, wide: float = 0.0) -> Slip | None:
     """How a hand could have typed `text` for a number within `meant`: the least accidental way, or None.
 
     slip("138.64", (183.60, 183.70))          183.64, two digits exchanged
+
+    `wide`: by which share more a number may miss it that one of the few slips explains, other than of any one digit.
     """
     match = NUMBER.search(clean(text))
     low, high = meant
@@ -158,13 +162,15 @@ def slip(text: str, meant: tuple[float, float]) -> Slip | None:
     width = math.log(high / low)
     found = []
     by_hand = len(shown) <= _BY_HAND and _PLAIN.fullmatch(shown) is not None
-    kinds = [(how, count, [t for value, t in typed if low <= value <= high]) for how, count, typed in
+    kinds = [(how, count, [t for value, t in typed if low * (1 - wide) <= value <= high * (1 + wide)]) for how, count, typed in
              (_typed(shown) if by_hand else _typed.__wrapped__(shown, few=False))]  # fmt: skip
-    for how, count, inside in [*kinds, *(_one_digit(shown, low, high) if by_hand else ())]:
+    kinds += _one_digit(shown, low, high) if by_hand else []
+    alone = len({text for _, _, inside in kinds for text in inside}) == 1
+    for how, count, inside in kinds:
         if inside:
             # A slip lands anywhere within a factor of ten or so of what was meant.
             best = min(inside, key=lambda t: (abs(math.log(float(t) / low) - math.log(high / float(t))), float(t), t))
-            found.append(Slip(float(best), best, how, min(1.0, count * width / 2.3)))
+            found.append(Slip(float(best), best, how, min(1.0, count * width / 2.3), alone))
     return min(found, key=lambda s: s.chance, default=None)
 
 

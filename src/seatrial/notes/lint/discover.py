@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from seatrial.notes.lint.labels import label_parameters
 from seatrial.notes.lint.sheet import EXTRA, Row, extras
 
 FIELDS = ("sec_per_it", "tflops", "tokens_per_s", "tokens_per_s_per_process", "samples_per_s", "mfu", "aggr_pflops", "world",
-          "gbs", "seq", "iteration")  # fmt: skip
+          "gbs", "seq", "iteration", "size")  # fmt: skip
 Terms = tuple[tuple[str, int], ...]
 FEWEST, MOST_SEARCHED, MOST_EXTRA, MOST_FIELDS, MOST_FOUND = 4, 24, 8, 9, 3
 CLOSE, NEARLY = 0.0015, 0.1
@@ -32,7 +35,7 @@ def followed(rows: Sequence[Row], headings: Sequence[str]) -> list[Terms]:
     if len(rows) < FEWEST:
         return []
     names = [EXTRA + heading for heading in headings][:MOST_EXTRA]
-    logs = {name: found for name in (*names, *FIELDS) if (found := _logs(rows, name)) is not None}
+    logs = {name: both for name in (*names, *FIELDS) if (both := _logs(rows, name)) is not None}
     given = [name for name in FIELDS if name in logs and np.nanmax(logs[name][0]) - np.nanmin(logs[name][0]) > 1e-9]
     # What hardly changes follows from anything.
     extras = [name for name in names if name in logs and np.nanmax(logs[name][0]) - np.nanmin(logs[name][0]) > 1e-3]
@@ -40,7 +43,14 @@ def followed(rows: Sequence[Row], headings: Sequence[str]) -> list[Terms]:
     seen: set[frozenset[tuple[str, int]]] = set()
     for name in extras:
         beside = [other for other in extras if other != name]
-        for terms in [*_found(name, given[:MOST_FIELDS], logs), *_found(name, [*beside, *given][:MOST_FIELDS], logs)]:
+        coarse = {other: _whole(rows, other) for other in beside}
+        found = [*_found(name, given[:MOST_FIELDS], logs), *_found(name, [*beside, *given][:MOST_FIELDS], logs)]
+        if not found and any(coarse.values()):
+            exactly = {n: (logs[n][0], 0 * logs[n][1]) if coarse.get(n) else logs[n] for n in logs}
+            found = _found(name, [*beside, *given][:MOST_FIELDS], exactly)
+        for terms in found:
+            if terms[1:] in ((("size", 1),), (("size", -1),)):
+                continue  # a name for the size
             # a / b is the same as b / a.
             if frozenset(terms) not in seen and frozenset((n, -power) for n, power in terms) not in seen:
                 seen.add(frozenset(terms))
@@ -48,18 +58,79 @@ def followed(rows: Sequence[Row], headings: Sequence[str]) -> list[Terms]:
     return made
 
 
+def _whole(rows: Sequence[Row], name: str) -> bool:
+    """Whether a column has round figures that were chosen, as 2T tokens, and not rounded ones."""
+    return all(re.fullmatch(r"\d{1,3}(?:,000)*\s?[kKMBT]?", row.cell(name).strip()) for row in rows if row.get(name))
+
+
+def by_size(rows: Sequence[Row]) -> list[Terms]:
+    """Shares and TFLOPs that follow from rates and the models' sizes, as they do where attention is not counted."""
+    rows = rows[:MOST_SEARCHED]
+    logs = {name: both for name in FIELDS if (both := _logs(rows, name)) is not None}
+    made: list[Terms] = []
+    for name, rate in itertools.product(("tflops", "mfu"), ("tokens_per_s", "tokens_per_s_per_process", "samples_per_s")):
+        others = [rate, "size", *(["world"] if rate != "tokens_per_s_per_process" and "world" in logs else [])]
+        if {name, *others} <= {*logs}:
+            made += [terms for terms in _found(name, others, logs) if ("size", -1) in terms]
+    return made
+
+
+COUNTED: tuple[tuple[Terms, float | None], ...] = (
+    ((("procs_per_node", 1),), None), ((("ep", 1),), None), ((("gbs", -1), ("dp", 1), ("mbs", 1)), 1.0),
+)
+"""What a whole number goes with, and what the product then is: threads and processes of a node, experts and the ranks that they
+lie on, micro-batches and replicas."""
+LEAST_KEPT, DISTINCT = 0.75, 3
+
+
+def counted(rows: Sequence[Row], headings: Sequence[str]) -> list[Terms]:
+    """Columns of whole numbers whose product with other counts is the same in nearly every row."""
+    rows = rows[:MOST_SEARCHED]
+    made: list[Terms] = []
+    for heading in headings[:MOST_EXTRA]:
+        column = _counts(rows, EXTRA + heading)
+        for terms, meant in COUNTED if column is not None and len({*column}) >= DISTINCT else ():
+            others = [(given, power) for name, power in terms if (given := _counts(rows, name)) is not None]
+            if column is not None and len(others) == len(terms) and _same_products(column, others, meant):
+                made.append(((EXTRA + heading, 1), *terms))
+                break
+    return made
+
+
+def _counts(rows: Sequence[Row], name: str) -> list[float] | None:
+    """A column of whole numbers; None where some rows have none."""
+    values = [row.beside(name) if name in ("ep", "cp") else row.seq if name == "seq" else row.get(name) for row in rows]
+    whole = [float(value) for value in values if value and float(value).is_integer()]
+    return whole if len(whole) == len(rows) >= FEWEST else None
+
+
+def _same_products(column: list[float], others: list[tuple[list[float], int]], meant: float | None) -> bool:
+    """Whether nearly all rows have one product, and no two others agree on another."""
+    products = [value * math.prod(other[at] ** power for other, power in others) for at, value in enumerate(column)]
+    (most, kept), *rest = Counter(round(product, 9) for product in products).most_common()
+    shown = {column[at] for at, product in enumerate(products) if round(product, 9) == most}
+    enough = kept >= max(FEWEST, LEAST_KEPT * len(column)) and len(shown) >= DISTINCT and all(n < 2 for _, n in rest)
+    return enough and (meant is None or most == meant)
+
+
 def numeric(row: Row) -> list[str]:
     return extras(row)
+
+
+def _value(row: Row, name: str) -> float | None:
+    if name == "size":
+        return (label_parameters(row.record.size_label) or (None,))[0]
+    return row.world if name == "world" else row.seq if name == "seq" else row.get(name)
 
 
 def _logs(rows: Sequence[Row], name: str) -> tuple[np.ndarray, np.ndarray] | None:
     """Logarithms of a column and what its printed digits leave open; None where too few rows have it."""
     values, slack = np.full(len(rows), np.nan), np.zeros(len(rows))
     for at, row in enumerate(rows):
-        value = row.world if name == "world" else row.seq if name == "seq" else row.get(name)
+        value = _value(row, name)
         if value and 0 < value < math.inf and name not in row.record.inferred:
             values[at] = math.log(value)
-            figure = row.printed(name) if name[:1] == EXTRA or name not in ("world", "seq", "gbs", "iteration") else None
+            figure = row.printed(name) if name not in ("world", "seq", "gbs", "iteration", "size") else None
             slack[at] = figure.slack if figure is not None else 0.0
     return (values, slack) if np.isfinite(values).sum() >= FEWEST else None
 

@@ -139,6 +139,10 @@ def count_processes(sheet: Sheet) -> None:
             else:
                 ratio = ratios[row.key]
                 row.procs = (ratio if len(row.mates) >= 3 else None) or shared or stated or 1
+            record, stated = row.record, row.shows("procs_per_node")
+            if record.tflops_per == "node" and stated and record.tflops and row.procs and "tflops" not in record.inferred:
+                # Of nodes that have different numbers of processes only those of one process can be compared.
+                row.record = replace(record, tflops=record.tflops / row.procs, tflops_per="process")
 
 
 def _usual_ratio(rows: list[Row]) -> int | None:
@@ -396,6 +400,8 @@ def typed(row: Row) -> list[Finding]:
     found = []
     for name in ("gbs", "seq", "gpus", "nodes", "dp"):
         cell, open_ = row.cell(name), row.settled and not row.fixed
+        if name != "seq" and row.product and row.product == row.world and row.record.nodes and row.record.gpus:
+            continue  # all that it counts agrees
         if name in row.fixed or open_ or not cell.isdecimal() or not 1 < len(cell) < 10 or round_number(int(cell)):
             continue
         others = [getattr(mate.record, name) for mate in row.around if mate is not row]

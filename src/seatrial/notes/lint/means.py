@@ -19,7 +19,7 @@ LOOSE, LITTLE = 0.2, 0.018
 """Where more than this share of the others misses it at all, a row may miss it by so little in any case."""
 TWICE = 2.0
 """And by so many times what the second of them does: the first may be a slip itself."""
-FEWEST = 3
+FEWEST, FEW = 3, 5
 NOTICED = 0.0008
 """What is less is a digit that was rounded on the way."""
 
@@ -49,7 +49,8 @@ class Misses:
         """How many times the usual difference of the other rows a row's own is; none where there are too few of them."""
         inside = abs(off) <= digits + WINDOW
         rows, squares = self.rows - inside, self.squares - (off * off if inside else 0.0)
-        return abs(off) / math.sqrt(max(squares, 1e-12) / rows) if rows >= FEWEST else math.inf
+        few = (1 + FEW / rows) / (1 + FEW / 10) if self.is_loose and rows else 1.0  # what a few rows differ by tells less
+        return abs(off) / math.sqrt(max(squares, 1e-12) / rows) / few if rows >= FEWEST else math.inf
 
     def but(self, off: float, digits: float) -> float:
         total, rows, loose, most = self.total, self.rows, self.loose, self.most

@@ -405,8 +405,9 @@ def of_another_shape(row: Row, off: float) -> bool:
     if row.record.family or size is None or counted is None or not size[0]:
         return False
     kin = [mate for mate in row.around if mate.record.size_label == row.record.size_label]
-    if any((mate.record.layers, mate.record.hidden) != (row.record.layers, row.record.hidden) for mate in kin):
-        return False  # another row tells the shape
+    shape = row.record.layers, row.record.hidden
+    if len(kin) > 3 or any((mate.record.layers, mate.record.hidden) != shape for mate in kin):
+        return False  # other rows tell the shape, or what it makes of the FLOPs
     label = math.log(size[0] / counted[1])
     return abs(label) > _COUNTED and abs(label - off) < _ABOUT
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from seatrial.notes.lint.sheet import EXTRA, Row, Sheet, is_extra
-from seatrial.tables.headings import normal
+from seatrial.tables.headings import clean, normal
 from seatrial.tables.tongues import in_english
 
 Terms = tuple[tuple[str, int], ...]
@@ -45,7 +45,7 @@ KINDS: tuple[tuple[re.Pattern[str], str, tuple[Terms, ...]], ...] = (
 )  # fmt: skip
 """What a heading says, what its rows have in common, and what it goes with."""
 FEWEST, MOST_ROWS = 3, 60
-CLOSE, NEARLY = 0.002, 0.1
+CLOSE, NEARLY, LOOSELY = 0.002, 0.1, 0.035
 CHANCE = 0.1
 """How likely rows would agree so by accident, at most: the heading has said it already."""
 COUNTED = ("world", "gbs", "seq")
@@ -60,6 +60,7 @@ class Way:
     """Group -> the logarithm of the product."""
     groups: dict[Row, object] = field(default_factory=dict)
     kept: int = 0
+    scatter: float = 0.0
 
 
 def found(rows: list[Row]) -> Iterator[Way]:
@@ -78,6 +79,9 @@ def found(rows: list[Row]) -> Iterator[Way]:
         # The first that a heading is likely to mean needs the least proof.
         tried = [way for at, terms in enumerate(ways, 1) for groups in _groupings(rows, name, shared)
                  if (way := _tried(rows, ((name, 1), *terms), groups, at)) is not None]  # fmt: skip
+        if not tried:  # means over other iterations
+            tried = [way for at, terms in enumerate(ways, 1) for groups in _groupings(rows, name, shared)
+                     if (way := _tried(rows, ((name, 1), *terms), groups, at, LOOSELY)) is not None][:1]  # fmt: skip
         if shared == "base" and not tried:
             tried = [way for terms in ways if (way := _against_other(rows, ((name, 1), *terms), len(ways))) is not None]
         if tried:
@@ -88,7 +92,7 @@ def found(rows: list[Row]) -> Iterator[Way]:
 def _kind(heading: str) -> tuple[str, tuple[Terms, ...]] | None:
     if not is_extra(heading):
         return None
-    words = f"{normal(in_english(heading, surely=True))} {' '.join(re.findall('[$€£]', heading))}"
+    words = f"{normal(in_english(clean(heading), surely=True))} {' '.join(re.findall('[$€£]', heading))}"
     return next(((shared, ways) for pattern, shared, ways in KINDS if pattern.search(words)), None)
 
 
@@ -115,7 +119,9 @@ def _is_base(row: Row, name: str) -> bool:
     return value == 1.0 or value == 100.0 and "%" in name + row.cell(name)
 
 
-def _tried(rows: list[Row], terms: Terms, groups: dict[Row, object], ways: int) -> Way | None:
+def _tried(
+    rows: list[Row], terms: Terms, groups: dict[Row, object], ways: int, close: float = CLOSE
+) -> Way | None:
     offs: dict[object, list[tuple[float, float, Row]]] = {}
     for row in rows:
         off = _product(row, terms)
@@ -124,20 +130,20 @@ def _tried(rows: list[Row], terms: Terms, groups: dict[Row, object], ways: int) 
     many = sum(map(len, offs.values()))
     if many < FEWEST or many < 0.6 * len(rows):
         return None
-    way = Way(terms, groups=groups)
+    way = Way(terms, groups=groups, scatter=0.0 if close == CLOSE else LOOSELY / 2)
     name, chance, nearly, others = terms[0][0], float(ways), 0, 0
     for group, each in offs.items():
-        middle = max(each, key=lambda one: (sum(abs(off - one[0]) <= may + one[1] + CLOSE for off, may, _ in each),
+        middle = max(each, key=lambda one: (sum(abs(off - one[0]) <= may + one[1] + close for off, may, _ in each),
                                             _is_base(one[2], name), -one[1]))  # fmt: skip
-        kept = [(off, may) for off, may, _ in each if abs(off - middle[0]) <= may + middle[1] + CLOSE]
+        kept = [(off, may) for off, may, _ in each if abs(off - middle[0]) <= may + middle[1] + close]
         fine = sorted(kept, key=lambda one: one[1])[: max(1, len(kept) // 2)]
         if len(kept) > 1 or _is_base(middle[2], name):
             way.constants[group] = statistics.median(off for off, _ in fine)
         way.kept += len(kept) - 1
-        nearly += sum(CLOSE < abs(off - middle[0]) - may - middle[1] <= NEARLY for off, may, _ in each)
+        nearly += sum(close < abs(off - middle[0]) - may - middle[1] <= NEARLY for off, may, _ in each)
         others += len(each) - len(kept)
         for _, may in sorted(kept, key=lambda one: one[1])[1:]:
-            chance *= min(1.0, 2 * (may + middle[1] + CLOSE) / SPREAD)
+            chance *= min(1.0, 2 * (may + middle[1] + close) / SPREAD)
     few = others <= max(1, 0.75 * way.kept) and nearly <= max(1, 0.15 * many) and way.kept >= others
     few = few and (way.kept > others or chance < 0.5 * CHANCE)
     return way if few and chance < CHANCE and _changes(rows, name) else None

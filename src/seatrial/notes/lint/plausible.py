@@ -8,7 +8,7 @@ import re
 import statistics
 from itertools import pairwise
 
-from seatrial.notes.lint.digits import slip
+from seatrial.notes.lint.digits import as_printed, slip
 from seatrial.notes.lint.duplicates import same_configuration
 from seatrial.notes.lint.formulas import Reading
 from seatrial.notes.lint.labels import label_parameters
@@ -225,7 +225,12 @@ def _point_moved(row: Row) -> str | None:
     if len(others) < 2 or figure is None:
         return None
     scale = figure.value / (row.record.mem_gib or 1.0)
-    typed = slip(row.cell("mem_value"), (0.7 * min(others) * scale, 1.4 * max(others) * scale))
+    low, high = 0.7 * min(others) * scale, 1.4 * max(others) * scale
+    moved = [times for times in (0.1, 0.01, 0.001, 10.0, 100.0) if low <= figure.value * times <= high]
+    if len(moved) == 1:
+        unit = (figure.step or figure.unit) * figure.scale * moved[0]
+        return as_printed(figure.shown(figure.value * moved[0]), unit) + row.cell("mem_value").lstrip("0123456789.,' ")
+    typed = slip(row.cell("mem_value"), (low, high))
     if typed is not None and typed.how == "two digits exchanged":
         near = [mate.record.mem_gib for mate in row.around if mate is not row and mate.record.mem_gib
                 and mate.record.mbs == row.record.mbs and same_configuration(row, mate, but=("nodes", "gpus", "dp", "gbs"))]

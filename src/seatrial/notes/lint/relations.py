@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 from seatrial.notes.lint import discover, named
 from seatrial.notes.lint.formulas import ALIKE, row_fits
+from seatrial.notes.lint.labels import label_parameters
 from seatrial.notes.lint.means import NONE, WINDOW, Misses
 from seatrial.notes.lint.sheet import EXTRA, Finding, Row, Sheet
 
@@ -46,6 +47,8 @@ RELATIONS = (
     Relation("tokens a second", (("tokens_per_s", 1), *_STEP, ("seq", -1))),
     Relation("tokens a second and GPU", (("tokens_per_s_per_process", 1), *_STEP, ("seq", -1), ("world", 1))),
     Relation("samples a second", (("samples_per_s", 1), *_STEP)),
+    Relation("tokens of the samples", (("tokens_per_s", 1), ("samples_per_s", -1), ("seq", -1))),
+    Relation("tokens of a GPU's samples", (("tokens_per_s_per_process", 1), ("world", 1), ("samples_per_s", -1), ("seq", -1))),
     Relation("tokens of all GPUs", (("tokens_per_s", 1), ("tokens_per_s_per_process", -1), ("world", -1))),
     Relation("TFLOPs and time", (("tflops", 1), *_STEP, ("flops", -1), ("world", 1)), exact=False, apart=("model",)),
     Relation("TFLOPs and tokens", (("tflops", 1), ("tokens_per_s_per_process", -1), ("token_flops", -1)), exact=False,
@@ -66,10 +69,22 @@ RELATIONS = (
              exact=False, apart=("model",)),
     Relation("MFU of the peak and time", (("mfu", 1), ("peak", 1), *_STEP, ("flops", -1), ("world", 1)), exact=False,
              apart=("model",)),
+    Relation("MFU and samples", (("mfu", 1), ("world", 1), ("samples_per_s", -1), ("flops", -1)), exact=False,
+             apart=("model", "device")),
     Relation("the aggregate", (("aggr_pflops", 1), ("tflops", -1), ("world", -1)), exact=False),
+    Relation("the aggregate and MFU", (("aggr_pflops", 1), ("mfu", -1), ("world", -1)), exact=False,
+             apart=("device", "recompute")),
+    Relation("the aggregate and time", (("aggr_pflops", 1), *_STEP, ("flops", -1)), exact=False, apart=("model",)),
+    Relation("the aggregate and tokens", (("aggr_pflops", 1), ("tokens_per_s", -1), ("token_flops", -1)), exact=False,
+             apart=("model",)),
+    Relation("the aggregate and samples", (("aggr_pflops", 1), ("samples_per_s", -1), ("flops", -1)), exact=False,
+             apart=("model",)),
+    Relation("the aggregate and tokens of a GPU", (("aggr_pflops", 1), ("tokens_per_s_per_process", -1), ("world", -1),
+             ("token_flops", -1)), exact=False, apart=("model",)),
     Relation("the accumulation", (("gbs", 1), ("mbs", -1), ("dp", -1), ("ga", -1))),
     Relation("micro-batches of all replicas", (("ga", 1), ("dp", 1)), exact=False, apart=("batch",)),
     Relation("GPUs and nodes", (("gpus", 1), ("nodes", -1)), exact=False),
+    Relation("processes of the nodes", (("gpus", 1), ("nodes", -1), ("procs_per_node", -1))),
     Relation("GPUs of a replica", (("gpus", 1), ("dp", -1)), exact=False, apart=("axes",)),
     Relation("the layout", (("world", 1), ("dp", -1), ("tp", -1), ("pp", -1), ("cp", -1))),
 )  # fmt: skip
@@ -82,7 +97,7 @@ FEWER = 0.42
 """Share that is enough where rows agree to their last digit."""
 LOOSE_ROWS, LOOSE_MOST = 5, 0.8
 """The same where rows agree within a few hundredths only; of five rows four, within half of that."""
-_FEW = 40
+_FEW, FEW_NEAR = 40, 4
 _MOST_ROWS = 300
 UNSAID, UNSAID_MOST = "without a batch or a sequence", 0.7
 ANY = "any model"
@@ -119,6 +134,8 @@ def term(row: Row, name: str, other: dict[str, object]) -> float | None:
         value = value / seq if name == "token_flops" else value  # type: ignore[operator]
     elif name == "seq":
         value = other.get("seq", row.seq)
+    elif name == "size":
+        value = (label_parameters(str(other.get("size_label", row.record.size_label))) or (None,))[0]
     elif name == "peak":
         value = _peak(row if "machine" not in other else like_row(row, "machine", other["machine"]))
     elif name == "dp" and row.record.dp is None and "dp" not in other:
@@ -323,7 +340,10 @@ def _find_more(sheet: Sheet) -> None:
     for key, mates in sheet.tables.items():
         rows = [row for row in mates[: 4 * discover.MOST_SEARCHED] if row.tabular and not row.planned]
         headings = [heading for heading in discover.numeric(rows[0]) if not _LATER.search(heading)] if rows else []
-        if not headings:
+        several = len({row.record.size_label for row in rows}) >= ENOUGH_ROWS
+        threads = rows[0].columns.get("threads") if rows else None
+        whole = [*headings, *([threads] if threads else [])]
+        if not whole and not several:
             continue
         models: dict[object, list[Row]] = {}
         for row in rows:
@@ -333,6 +353,10 @@ def _find_more(sheet: Sheet) -> None:
             left = [heading for heading in headings if not any(r.terms[0][0] == EXTRA + heading for r in found)]
             for terms in discover.followed(some, left) if apart == () or len(models) > 1 else ():
                 found.append(Relation(_named(terms), terms, exact=False, apart=apart))
+        if several:
+            found += [Relation(_named(terms), terms, exact=False, apart=("device",)) for terms in discover.by_size(rows)]
+        found += [Relation(_named(terms), terms, exact=False) for terms in discover.counted(rows, whole)
+                  if not any(frozenset(r.terms) == frozenset(terms) for r in found)]  # fmt: skip
         if found:
             sheet.found[key] = found
 
@@ -354,7 +378,8 @@ def _find_named(sheet: Sheet) -> dict[tuple[str, object, object], Rule]:
             for group, constant in way.constants.items():
                 offs = [(off, slack(row, relation)) for row, its in way.groups.items()
                         if its == group and (off := residue(row, relation)) is not None]  # fmt: skip
-                rules["table", key, (relation.name, group)] = Rule(constant, 0.0, max(2, way.kept), _misses(offs, constant))
+                rule = Rule(constant, way.scatter, max(2, way.kept), _misses(offs, constant))
+                rules["table", key, (relation.name, group)] = rule
     return rules
 
 
@@ -382,7 +407,13 @@ def _has(row: Row, name: str) -> bool:
 
 
 def _said_better(relation: Relation, mates: list[Row]) -> bool:
-    """Whether the table says in full what the relation would only learn."""
+    """Whether the table says in full what the relation would only learn, or would say again."""
+    if relation.terms[:2] == (("gpus", 1), ("nodes", -1)):
+        return (len(relation.terms) == 2) == any(row.shows("procs_per_node") for row in mates)
+    if "aggregate and" in relation.name:
+        return all(row.record.tflops or not row.record.aggr_pflops for row in mates)
+    if "samples" in relation.name and relation.exact:
+        return relation.name != "samples a second" and any(row.record.sec_per_it and row.record.gbs for row in mates)
     if "axes" in relation.apart:
         return any(row.record.tp or row.record.pp for row in mates)
     return "batch" in relation.apart and any(row.record.gbs and row.record.mbs for row in mates)
@@ -472,6 +503,8 @@ def _rule(offs: tuple[tuple[float, float], ...], known: tuple[float, ...], most:
     # Coarse digits tell the figure less well than fine ones do.
     fine = sorted((may, off) for off, may in offs if abs(off - middle) <= open_ + WINDOW / 3)
     constant = statistics.median(off for _, off in fine[: max(2, len(fine) // 2)])
+    if len(near) <= FEW_NEAR:  # of a few rows that are alike the figure is what is known of it
+        constant = next((value for value in known if abs(value - constant) <= WINDOW / 2), constant)
     scatter = statistics.median(abs(off - constant) for off in near)
     return Rule(constant, scatter, len(near), _misses(offs, constant))
 
@@ -480,9 +513,15 @@ def _loosely(
     where: list[float], offs: tuple[tuple[float, float], ...], known: tuple[float, ...], open_: float
 ) -> Rule | None:
     """What nearly all rows keep to within a few hundredths: means over other iterations, on both sides of it."""
-    middle = statistics.median(where)
-    near = [off for off in where if abs(off - middle) <= open_ + (WINDOW if len(offs) > LOOSE_ROWS else WINDOW / 2)]
-    if len(near) < LOOSE_ROWS - 1 or len(near) < LOOSE_MOST * len(offs):
+    least = max(LOOSE_ROWS - 1, LOOSE_MOST * len(offs))
+    for value in known:
+        near = [off for off in where if abs(off - value) <= open_ + 2 * WINDOW]
+        if len(near) >= max(least, LOOSE_ROWS) and abs(statistics.median(near) - value) <= open_ + WINDOW / 2:
+            close = [abs(off - value) for off in near if abs(off - value) <= open_ + WINDOW] or [WINDOW]
+            return Rule(value, statistics.median(close), len(near), _misses(offs, value))
+    wide = 2 * (open_ + (WINDOW if len(offs) > LOOSE_ROWS else WINDOW / 2))
+    near = max((where[at : bisect.bisect_right(where, off + wide)] for at, off in enumerate(where)), key=len)
+    if len(near) < least:
         return None
     middle = statistics.median(near)
     constant = next((value for value in known if abs(value - middle) <= WINDOW / 2), middle)

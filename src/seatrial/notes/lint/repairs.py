@@ -58,7 +58,7 @@ CLOSELY = 0.002
 """Beyond its digits by how much a row may miss what others keep to exactly."""
 ONE_TEXT = ("two digits exchanged", "a digit too many")
 """Slips that hardly more than one number can have led to."""
-LENIENT = 1.5
+LENIENT, GROSSLY = 1.5, 0.02
 """How many times what others miss a relation by a row may after a change of a count, which no digits can be fitted to."""
 # Scores: what speaks for a value.
 ANOTHER_RELATION, ABOVE, IN_ANOTHER_ROW, UNIT, PART, EXCHANGED = 2.0, 1.5, 2.0, 5.0, 4.0, 5.0
@@ -67,6 +67,8 @@ GPU; another row has it and this row's in its place."""
 UNLIKELY = 1.5
 """Against a batch that does not divide, a configuration that another row has, and a number of devices that no other row and
 no power of two has."""
+UNEXPLAINED = 1.0
+"""Against a figure that no slip turns into the printed one."""
 DOUBLED = 1.5
 """Against a figure that would be exactly twice or half: counts are doubled by people, what is measured is not."""
 WORKED_OUT = 2.0
@@ -79,7 +81,7 @@ PEAK = 1.5
 """A share of the peak that is off by the ratio of two devices' peaks, as their data sheets have them for 16 and 8 bits."""
 MANY = 3.0
 """Logarithm of a factor by which nobody changes a batch without a word."""
-FAR = 1.2
+FAR, MEANS = 1.2, 0.04
 """Logarithm of a factor beyond which a value needs more for it than that it would mend the row."""
 SURELY, LIKELY = 8.0, 6.0
 """How many times what the others miss a relation by makes a small difference an error, and a doubt."""
@@ -169,6 +171,8 @@ def _stated_otherwise(mates: list[Row]) -> list[Finding]:
         return []
     value, line = first.stated_above(name) or (0, 0)
     meant = min(values)
+    if re.search(rf"(?<![\d.]){meant:g}(?![\d.])", "\n".join(first.sheet.text(first).lines[line - 1 : line])):
+        return []  # it says both, of one thing and of another
     message = f"line {line} says {first.column(name)} {value}, and the figures of the rows below agree on {meant:g}"
     return [Finding(file=first.record.source_file, line=line, code="header-vs-row", level="error", message=message,
                     column=first.column(name), printed=str(value), proposed=f"{meant:g}")]  # fmt: skip
@@ -349,7 +353,7 @@ def _cells(row: Row, broken: list[tuple[Relation, Rule, float]]) -> list[str]:
 def _values(row: Row, name: str, broken: list[tuple[Relation, Rule, float]]) -> Iterator[object]:
     if is_measure(name) or name in COUNTS:
         was = row.beside(name) if name in ("cp", "ga") else row.get(name)
-        for relation, _, off in sorted(broken, key=lambda b: slack(row, b[0]) + wobble(row, *b[:2])):
+        for relation, rule, off in sorted(broken, key=lambda b: slack(row, b[0]) + wobble(row, *b[:2])):
             powers = dict(relation.terms)
             through = powers.get("world") or (powers.get("dp") if row.record.dp is None else None)
             power = powers.get(name, through if name in ("gpus", "nodes", "dp", "tp", "pp", "cp") else None)
@@ -358,7 +362,7 @@ def _values(row: Row, name: str, broken: list[tuple[Relation, Rule, float]]) -> 
                 if is_measure(name):
                     yield value
                 else:
-                    yield from _counts(row, name, value, slack(row, relation) + 0.005)
+                    yield from _counts(row, name, value, slack(row, relation) + 0.005, wobble(row, relation, rule))
         return
     seen = [value for value in row.sheet.in_file(row, name) if value]
     if name == "seq" and row.seq:
@@ -368,14 +372,14 @@ def _values(row: Row, name: str, broken: list[tuple[Relation, Rule, float]]) -> 
     yield from (value for value in seen if value != getattr(row.record, name))
 
 
-def _counts(row: Row, name: str, value: float, open_: float) -> Iterator[int]:
+def _counts(row: Row, name: str, value: float, open_: float, loose: float) -> Iterator[int]:
     """Whole numbers near a solved one, those first that somebody would choose."""
     if not 0.5 <= value < 1e12:
         return
     stated = row.stated_above(name)
     column = [_said(mate, name) for mate in row.around if mate is not row]
     likely = [stated[0] if stated else None, mode(column)[0], *column, 2 ** round(math.log2(max(1.0, value)))]
-    yield from dict.fromkeys(n for n in likely if isinstance(n, int) and n > 0 and abs(math.log(n / value)) <= open_)
+    yield from dict.fromkeys(n for n in likely if isinstance(n, int) and n > 0 and abs(math.log(n / value)) <= open_ + loose)
     low, high = math.ceil(value * (1 - open_)), math.floor(value * (1 + open_))
     near = sorted(range(max(1, low), high + 1)[:200], key=lambda n: abs(n - value))
     yield from [n for n in near if round_number(n)][:1]
@@ -387,6 +391,8 @@ def _bounds(
 ) -> tuple[float, float] | None:
     """How far the new value may be from the solved one, as logarithms, where everything agrees with it; else None."""
     low, high = -math.inf, math.inf
+    # Of a row that is far off a number that mends it nearly is the right one.
+    gross = len(broken) > 1 and min(abs(off) for _, _, off in broken) > FAR / 4
     for at, (relation, rule) in enumerate([*((relation, rule) for relation, rule, _ in broken), *kept]):
         found = off_by(row, relation, rule, {name: value})
         if found is None and name in BELONGS and at:
@@ -398,7 +404,7 @@ def _bounds(
         if is_measure(name) and power:
             ends = sorted(((-may - off) / power, (may - off) / power))
             low, high = max(low, ends[0]), min(high, ends[1])
-        elif abs(off) > (LENIENT * may if rule.misses.is_loose else may) + 0.002:
+        elif abs(off) > max(LENIENT * may if rule.misses.is_loose else may, GROSSLY if gross else 0.0) + 0.002:
             return None
     return (low, high) if low <= high + 0.004 else None
 
@@ -409,7 +415,10 @@ def _scored(
     score = ANOTHER_RELATION * (len(broken) - 1)
     if is_measure(name):
         last = any(relation.name in row.groups and relation.terms[0][0] == name for relation, _, _ in broken)
-        yield _measure(row, name, float(value), bounds, score + last * WORKED_OUT / 2)  # type: ignore[arg-type]
+        loose = any(rule.misses.is_loose for _, rule, _ in broken)
+        counted = name[:1] == EXTRA and all(not is_measure(n) for relation, _, _ in broken for n, _ in relation.terms[1:])
+        score += WORKED_OUT if counted else WORKED_OUT / 2 if last else 0.0
+        yield _measure(row, name, float(value), bounds, score, loose)  # type: ignore[arg-type]
         return
     mates = [mate for mate in row.around if mate is not row]
     # Each size of a model has its micro-batch.
@@ -434,6 +443,7 @@ def _scored(
         slip = digits.slip(text, (value - 0.5, value + 0.5)) if isinstance(value, (int, float)) and len(text) > 2 else None
         most = 1.0 if slip is not None and slip.how == "the point moved" else 2.0  # nobody points a count
         score += min(most, next(points for chance, points in SLIP if slip.chance < chance)) if slip else -1.0
+        score += 1.0 if not slip and isinstance(value, int) and value & (value - 1) == 0 and value > 8 else 0.0
         why = f" ({slip.how})" if slip else ""
     was = _said(row, name)
     if isinstance(value, int) and isinstance(was, int) and name not in ("layers", "hidden", "nodes", "iteration"):
@@ -507,7 +517,7 @@ def _divides(row: Row, name: str, value: object) -> bool:
     return not (dp and mbs and gbs) or gbs % (dp * mbs) == 0  # type: ignore[operator]
 
 
-def _measure(row: Row, name: str, value: float, bounds: tuple[float, float], score: float) -> Repair:
+def _measure(row: Row, name: str, value: float, bounds: tuple[float, float], score: float, loose: bool) -> Repair:
     figure = row.printed(name)
     assert figure is not None
     low, high = (value * math.exp(min(max(bound, -0.05), 0.05)) for bound in (min(bounds), max(bounds)))
@@ -517,18 +527,28 @@ def _measure(row: Row, name: str, value: float, bounds: tuple[float, float], sco
     # What was solved may miss a number that was typed by half a digit; where the point moved the last digit did too.
     half = min(figure.unit / 2 * max(1.0, value / figure.value), 0.003 * value)
     half = max(0.0, half - (high - low) / 2) if abs(math.log(value / figure.value)) < FAR else half
-    slip = digits.slip(figure.like(figure.value), _in_print(figure, low - half, high + half))
+    # Means over other iterations miss each other by more than they mostly do.
+    wide = max(0.0, MEANS - (high / low - 1) / 2) if loose else 0.0
+    text, ends = figure.like(figure.value), _in_print(figure, low - half, high + half)
+    recomputed = name == "tflops" and min(abs(math.log(ratio * 3 / 4)), abs(math.log(ratio * 4 / 3))) < 0.008
+    slip = digits.slip(text, ends) or (digits.slip(text, ends, wide=wide) if wide and not recomputed else None)
+    twice = next((times for times in (2.0, 0.5) if abs(math.log(value / figure.value / times)) < max(0.006, wide)), 0.0)
+    copied = _source(row, name) is not None
+    if slip is not None and slip.how in ("one digit changed", "a digit lost") and (twice or copied):
+        slip = None  # nobody mistypes one row's figure into another's, nor into half of it
+    if twice and loose and not copied:
+        shown = like.like(figure.value * twice)
     pointless = figure.value * (like.step or like.unit) / ((figure.step or figure.unit) or math.inf)
-    if like is not figure and low - half <= pointless <= high + half:
+    if like is not figure and (low - half) * (1 - wide) <= pointless <= (high + half) * (1 + wide):
         # The point that the other cells of the column have, and this one lost.
         score, why, shown, value = score + SLIP[0][1], " (the point moved)", like.like(pointless), pointless
     elif slip is not None:
         points = next(points for chance, points in SLIP if slip.chance < chance)
         score, why = score + points, f" ({slip.how})"
         near = points >= 2 and abs(figure.meant(slip.value) - value) <= 0.55 * figure.unit
-        if points >= 3 or near or slip.how == "the point moved" or points >= 2 and slip.how in ONE_TEXT:
+        if points >= 3 or near or loose and slip.alone or slip.how == "the point moved" or points >= 2 and slip.how in ONE_TEXT:
             shown, value = slip.text, figure.meant(slip.value)
-    tight = high / low - 1 + 0.004
+    tight = max(high / low - 1 + 0.004, wide)
     for times, (unit, its) in _TIMES.items() if name == "sec_per_it" else ():
         if abs(math.log(ratio / times)) < tight:
             score, why, code = score + UNIT, f" (the time is in {unit})", its
@@ -540,7 +560,7 @@ def _measure(row: Row, name: str, value: float, bounds: tuple[float, float], sco
         parts[row.seq if name == "samples_per_s" else 1 / row.seq] = "tokens" if name == "samples_per_s" else "samples"
     for times, what in parts.items() if name != "sec_per_it" else ():
         if times != 1 and abs(math.log(ratio / times)) < tight:
-            score, why = score + PART, f" (that is {what})"
+            score, why, shown = score + PART, f" (that is {what})", like.like(figure.value / times)
             code = "tflops-per-node" if name == "tflops" and times == row.procs else ""
     for times, what in ((1e-3, "in thousands"), (1e3, "of thousands")) if name in THOUSANDS and not why else ():
         if abs(math.log(ratio / times)) < tight:
@@ -555,8 +575,11 @@ def _measure(row: Row, name: str, value: float, bounds: tuple[float, float], sco
     score += _leaning(row, name, figure.value, value) if name in MEASURES else _in_line(row, name, figure.value, value)
     if name in ("mfu", "hfu") and not why and any(abs(math.log(ratio * a / b)) < 0.006 for a in PEAKS for b in PEAKS if a != b):
         score, why = score + PEAK, " (over the peak of another device)"
-    if not why and any(abs(abs(math.log(ratio)) - math.log(power)) < 0.006 for power in (2, 4)):
+    unexplained = not why and not copied and name[:1] != EXTRA
+    if unexplained and any(abs(abs(math.log(ratio)) - math.log(power)) < 0.006 for power in (2, 4)):
         score -= DOUBLED + (name == "sec_per_it")
+    elif unexplained and abs(math.log(ratio)) > GRAVE and row.shows("gbs"):
+        score -= UNEXPLAINED
     other = formula_of_another(row) if name == "tflops" and not why else None
     if other is not None:
         score, why, code = score + other.score, f" ({other.message})", other.code
@@ -578,9 +601,28 @@ def _in_print(figure: Printed, low: float, high: float) -> tuple[float, float]:
 
 
 def _stale(row: Row, name: str) -> float:
-    """What is printed is what the row above has: typed over, and forgotten."""
-    above = row.mates[row.place - 1] if row.place else None
-    return ABOVE if above is not None and row.cell(name) and above.cell(name) == row.cell(name) and is_measure(name) else 0.0
+    """What is printed is what another row has, most likely the one above: typed over, and forgotten."""
+    source = _source(row, name)
+    if source is None:
+        return 0.0
+    fine = len(re.sub(r"\D", "", row.cell(name)).lstrip("0")) >= FINE
+    return (2.5 if fine else 1.0) * ABOVE if abs(source.place - row.place) == 1 else ABOVE
+
+
+FINE = 3
+"""Digits of a figure that hardly comes twice by chance."""
+
+
+def _source(row: Row, name: str) -> Row | None:
+    """The nearest row with the same figure in the same column, where no other two have the same."""
+    cell = row.cell(name)
+    if not is_measure(name) or len(re.sub(r"\D", "", cell).lstrip("0")) < FINE:
+        above = row.mates[row.place - 1] if row.place else None
+        return above if above is not None and is_measure(name) and cell and above.cell(name) == cell else None
+    near = row.mates[max(0, row.place - 20) : row.place + 21]
+    texts = [mate.cell(name) for mate in near]
+    again = [mate for mate in near if mate is not row and mate.cell(name) == cell]
+    return again[0] if len(again) == 1 and len(set(texts)) == len(texts) - 1 else None
 
 
 def _speed(row: Row, name: str, value: float | None = None, other: dict[str, object] | None = None) -> float | None:
@@ -657,21 +699,23 @@ def _report(row: Row, broken: list[tuple[Relation, Rule, float]], repairs: list[
     out = max(b[1].misses.stands_out(b[2], slack(row, b[0])) for b in broken)
     grave = grave and out > (LIKELY if abs(off) > GRAVE else SURELY)
     level: Level = "error" if grave and sure else "warning" if out > LIKELY else "info"
-    row.settled = True
+    row.settled = level != "info"
     if best is not None and known:
         code = best.code or _code(best.name, broken)
-        if isinstance(best.value, (int, float)):
+        if level == "info":
+            pass
+        elif isinstance(best.value, (int, float)):
             row.propose(best.name, float(best.value), code)
         else:
             row.reasons[best.name] = code
         row.solved |= set() if best.why else {best.name}
         printed = row.cell(best.name) or str(_said(row, best.name))
-        message = f"{row.column(best.name)} {printed} -> {best.shown}{best.why}: {facts}"
+        message = f"{row.column(best.name)} {printed} -> {best.shown}{best.why}{_copied(row, best)}: {facts}"
         doubled = best.name in ("mfu", "hfu") and abs(abs(off) - math.log(2)) < 0.02 and not row.record.dtype
         # A share of the peak of 8 bits for that of 16, where nobody says which.
         gravity: Level = "warning" if code in ("formula-mixed", "tflops-per-node") or doubled else level
         return [row.find(code, gravity, message, name=best.name, proposed=best.shown)]
-    options = "; ".join(f"{row.column(r.name)} {r.shown}{r.why}" for r in repairs[:4])
+    options = "; ".join(f"{row.column(r.name)} {r.shown}{r.why}{_copied(row, r)}" for r in repairs[:4])
     # Of devices that the text counts, none of the relation's cells may stand in the row: then no cell of it is wrong.
     shown = [name for name in (*(name for name, _ in relation.terms), *(r.name for r in repairs)) if row.shows(name)]
     open_end = f"one cell is wrong, {options} would each do" if options else "no change of one cell makes all of them agree"
@@ -681,6 +725,11 @@ def _report(row: Row, broken: list[tuple[Relation, Rule, float]], repairs: list[
         if not shown or found or _others_will_say(broken):
             return []
     return [row.find(_code(shown[0], broken), level, f"{facts}: {open_end}", name=shown[0])]
+
+
+def _copied(row: Row, repair: Repair) -> str:
+    source = None if repair.why else _source(row, repair.name)
+    return f" (what is printed is that of {source.where})" if source is not None else ""
 
 
 def _others_will_say(broken: Iterable[tuple[Relation, Rule, float]]) -> bool:

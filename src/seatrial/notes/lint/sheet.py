@@ -150,6 +150,8 @@ _REFERENCE = re.compile(r"duplicate|same|line|\bsee\b|\bref", re.IGNORECASE)
 
 _A_FIGURE = re.compile(rf"[~≈<>]?\s*[$€£]?\s*({NUMBER.pattern})\s*(?:([kKMBT])\b)?\s*"
                        r"(?:%|[x×]|[$€£]|hrs?|h|d|days?|hours?|tokens?)?")  # fmt: skip
+MOST_WORKED_OUT = 1e30
+"""As the FLOPs of a whole training are."""
 _TIMES = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 
 
@@ -160,7 +162,7 @@ def _plain_figure(cell: str) -> float | None:
     if match is None:
         return None
     value = float(decimal(match[1])) * _TIMES.get(match[2] or "", 1.0)
-    return value if not value or 1 / MOST_MEASURED <= abs(value) <= MOST_MEASURED else None
+    return value if not value or 1 / MOST_MEASURED <= abs(value) <= MOST_WORKED_OUT else None
 
 
 @lru_cache(maxsize=4096)

@@ -63,7 +63,7 @@ def _moved_back(row: Row, cells: list[str]) -> list[Finding]:
             trial = _as_row(row, columns, moved)
             faults, holding = broken_and_kept(trial) if trial is not None else ([], [])
             enough = len(kept) + 2 - bool(wrong) - (unit and bool(both))
-            if not all(cells[one].strip("-–— ") for one in both):
+            if not foreign and not all(cells[one].strip("-–— ") for one in both):
                 continue  # an empty cell is not exchanged
             # What looks like its column only when it is moved back needs no relation to prove it.
             if trial is not None and before + len(foreign) + gap > 1 and not _outside(trial, ranges):
@@ -138,7 +138,7 @@ def _columns(headings: tuple[str, ...]) -> list[Column]:
 @functools.lru_cache(maxsize=4096)
 def _figures(headings: tuple[str, ...]) -> list[int]:
     """Where what is measured stands."""
-    return [at for at, column in enumerate(_columns(headings)) if column.field in MEASURES]
+    return [at for at, column in enumerate(_columns(headings)) if column.field in (*MEASURES, "mem_value")]
 
 
 @functools.lru_cache(maxsize=65536)

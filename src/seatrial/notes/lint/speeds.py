@@ -41,7 +41,7 @@ def check(sheet: Sheet) -> list[Finding]:
             middle = statistics.median(speeds.values())
             for row, speed in speeds.items():
                 if abs(speed - middle) > NEAR and not row.settled and name not in row.reasons and row.cell(name):
-                    found += _doubted(row, name, speeds)
+                    found += _doubted(row, name, speeds, table)
     return found
 
 
@@ -83,7 +83,32 @@ def _speed(row: Row, name: str, table: _Table) -> float | None:
     return math.log(each * size[0] / peak / devices) if each and devices else None
 
 
-def _doubted(row: Row, name: str, speeds: dict[Row, float]) -> Iterator[Finding]:
+def _exchanged(row: Row, speeds: dict[Row, float], table: _Table) -> Finding | None:
+    """A time in the place of a rate and the rate in that of the time: the product is the same, but no other row is like it."""
+    time = row.printed("sec_per_it")
+    for name in NAMES[1:] if time is not None and not time.inverse else ():
+        figure, of_all = row.printed(name), {mate: speed for mate in speeds if (speed := _speed(mate, name, table)) is not None}
+        if time is None or figure is None or row not in of_all or len(of_all) <= FEWEST:
+            continue
+        as_time, as_rate = time.meant(figure.shown(figure.value)), figure.meant(time.shown(time.value))
+        there = ((speeds, math.log(time.value / as_time)), (of_all, math.log(as_rate / figure.value)))
+        enough = abs(abs(there[0][1]) - abs(speeds[row] - statistics.median(speeds.values()))) <= NEAR
+        if not enough or any(_between(row, given, 0.0) or not _between(row, given, moved) for given, moved in there):
+            continue
+        row.reasons["sec_per_it"] = row.reasons[name] = "swap-twin"
+        cells = f"{row.column('sec_per_it')} {row.cell('sec_per_it')} and {row.column(name)} {row.cell(name)}"
+        message = f"{cells} are exchanged: no other row is like it, by devices and batch; the product is the same"
+        return row.find("swap-twin", "error", message, name="sec_per_it", proposed=row.cell(name))
+    return None
+
+
+def _between(row: Row, speeds: dict[Row, float], moved: float) -> bool:
+    """Whether the row is among the speeds of the others when its own is so much more."""
+    others = [speed for mate, speed in speeds.items() if mate is not row]
+    return min(others) + math.log(BELOW) <= speeds[row] + moved <= max(others) + math.log(ABOVE)
+
+
+def _doubted(row: Row, name: str, speeds: dict[Row, float], table: _Table) -> Iterator[Finding]:
     others = [speed for mate, speed in speeds.items() if mate is not row and name not in mate.reasons]
     if len(others) < FEWEST:
         return
@@ -92,6 +117,9 @@ def _doubted(row: Row, name: str, speeds: dict[Row, float]) -> Iterator[Finding]
     away = sorted(abs(other - middle) for other in others)
     spread = away[-1] if len(away) < 5 else away[-2]  # one of them may be a slip as well
     if -SLOW < off < FAST or abs(off) < SPREAD * spread + 0.7:
+        return
+    if name == "sec_per_it" and abs(off) > SURE and (exchanged := _exchanged(row, speeds, table)):
+        yield exchanged
         return
     if any(name in dict(relation.terms) for relation, _ in broken_and_kept(row)[1]):
         return  # what else the row says agrees with it

@@ -477,6 +477,7 @@ def _report(row: Row, explanations: list[Explanation], factor: float | None, *, 
     if best is not None and best.score >= ENOUGH and not rivals:
         if level != "info":
             row.propose(best.name, best.value, best.code)
+        level = "info" if abs(off) < relations.GRAVE and relations.scatters(row) and not fine else level
         gravity = best.level if best.level != "error" and abs(off) > SMALL / 2 else level if best.level == "error" else "info"
         return [row.find(best.code, gravity, f"{best.message}: {facts}", name=best.name, proposed=best.shown or None)]
     options = "; ".join(dict.fromkeys(e.message for e in explanations[:4] if e.score > -2))

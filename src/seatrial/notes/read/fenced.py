@@ -1,8 +1,9 @@
-"""Rows with commas, semicolons or tabs in a code fence, as the rows between pipes that everything else reads.
+"""Rows with commas, semicolons, tabs or bars between their cells, as the rows between pipes that everything else reads.
 
     for number, line in pipes_of_fences(read_lines(path)): ...
 
-A fence is such a table where its first line reads as headings of runs and the lines below have as many cells.
+In a code fence or as a paragraph: a table where the first line reads as headings of runs and most lines below have as many
+cells.
 """
 from __future__ import annotations
 
@@ -12,38 +13,64 @@ from collections.abc import Iterable, Iterator
 from seatrial.notes.read.csvfile import delimiter_of
 from seatrial.notes.read.htmltables import row_text
 from seatrial.notes.read.rows import is_table_of_runs
-from seatrial.tables.headings import read_heading, settle
+from seatrial.tables.headings import NUMBER, clean, read_heading, settle
 
 LONGEST = 20_000
 FENCES = ("```", "~~~")
+Line = tuple[int, str]
 
 
-def pipes_of_fences(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+def pipes_of_fences(lines: Iterable[Line]) -> Iterator[Line]:
     stream = iter(lines)
-    for found in stream:
-        yield found
-        fence = found[1].strip()[:3]
-        if fence not in FENCES:
+    held: Line | None = None
+    fence = ""
+    while (found := held or next(stream, None)) is not None:
+        held = None
+        bare = found[1].strip()
+        if bare[:3] in FENCES:
+            fence = "" if fence == bare[:3] else fence or bare[:3]
+        if not _heads(bare):
+            yield found
             continue
-        block: list[tuple[int, str]] = []
-        for inside in stream:
-            block.append(inside)
-            if inside[1].strip()[:3] == fence or len(block) >= LONGEST:
+        block = [found]
+        for held in stream:
+            if len(block) >= LONGEST or not held[1].strip() and not fence or held[1].strip()[:3] in FENCES:
                 break
+            block.append(held)
+            held = None
         yield from _rows(block)
 
 
-def _rows(block: list[tuple[int, str]]) -> list[tuple[int, str]]:
-    told = [(number, line) for number, line in block if line.strip() and line.strip()[:3] not in FENCES]
-    if len(told) < 2 or "|" in told[0][1]:
+def _between(line: str) -> str:
+    """What stands between the cells of a line."""
+    return "|" if "|" in line else delimiter_of(line)
+
+
+def _heads(bare: str) -> bool:
+    """Whether a line can only be the headings of a table of runs."""
+    if bare[:1] in ("|", "#", ">", "+", "") or len(bare) > 1000 or "||" in bare:
+        return False
+    titles = _cells(bare, _between(bare))
+    named = [title for title in titles if title]
+    if len(titles) < 3 or any(NUMBER.match(clean(title)) or len(title) > 40 or title.count("(") != title.count(")")
+                              for title in named):  # fmt: skip
+        return False
+    columns = settle([read_heading(title) for title in titles])
+    return 2 * sum(bool(column.field) for column in columns) >= len(titles) and is_table_of_runs(columns)
+
+
+def _cells(line: str, between: str) -> list[str]:
+    return [cell.strip() for cell in next(csv.reader([line.strip("\r\n ")], delimiter=between), [])]
+
+
+def _rows(block: list[Line]) -> list[Line]:
+    (top, line), *below = block
+    between = _between(line)
+    told = [(number, _cells(text, between)) for number, text in below if text.strip()]
+    titles = _cells(line, between)
+    ruled = bool(told) and not set("".join(told[0][1])) - set("-:=+ ")
+    whole = [(number, cells) for number, cells in told[ruled:] if len(cells) == len(titles)]
+    if between == "|" and ruled or not whole or 2 * len(whole) <= len(told) - ruled:
         return block
-    delimiter = delimiter_of(told[0][1])
-    cells = [next(csv.reader([line], delimiter=delimiter)) for _, line in told]
-    wide = len(cells[0])
-    if wide < 3 or 2 * sum(len(row) == wide for row in cells) <= len(cells):
-        return block
-    if not is_table_of_runs(settle([read_heading(cell.strip()) for cell in cells[0]])):
-        return block
-    (top, _), *below = told
-    rows = [(number, row_text(row)) for (number, _), row in zip(below, cells[1:], strict=True)]
-    return [(top, row_text(cells[0])), (top, row_text(["---"] * wide)), *rows, *(one for one in block[-1:] if one not in told)]
+    rows = [(number, row_text(cells)) for number, cells in told[ruled:]]
+    return [(top, ""), (top, row_text(titles)), (top, row_text(["---"] * len(titles))), *rows, (block[-1][0], "")]

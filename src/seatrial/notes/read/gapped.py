@@ -24,9 +24,10 @@ Spans = list[tuple[int, int, str]]
 FEWEST, LONGEST, WIDEST = 3, 2000, 400
 """Columns of a table; lines of one; letters of a line."""
 _GAP = re.compile(r"\S(?: {2,}|\t+)\S")
-_CELLS = {"gaps": re.compile(r"\S+(?: \S+)*"), "words": re.compile(r"\S+")}
+_CELLS = {"gaps": re.compile(r"[^ \t]+(?: [^ \t]+)*"), "words": re.compile(r"[^ \t]+")}
+"""A narrow space is part of a cell."""
 _RULE = re.compile(r"[-=_─━\s+]+")
-_OTHER = ("|", ">", "```", "~~~", "<", "- ", "* ", "+ ", "┌", "│")
+_OTHER = ("|", ">", "```", "~~~", "<", "- ", "* ", "+ ")
 _HEADING = re.compile(r"#{1,6} (?!.*\S {2,}\S)")
 """Of a section; `# GPUs   s/it` is one of a column."""
 
@@ -75,8 +76,34 @@ def _made(block: list[Line]) -> list[Line]:
     return block
 
 
+_RULER = re.compile(r"\s*[-=─━]{2,}(?: +[-=─━]+){2,}\s*")
+"""A line of dashes under each column."""
+
+
+def _ruled(block: list[Line]) -> list[tuple[int, list[str]]]:
+    """The same of a table whose columns a ruler tells, so that its headings may have several lines."""
+    at = next((at for at, (_, line) in enumerate(block[:5]) if _RULER.fullmatch(line)), 0)
+    if not at:
+        return []
+    spans = [match.span() for match in re.finditer(r"[-=─━]+", block[at][1].expandtabs())]
+    edges: Spans = [(start, end, "") for start, end in spans]
+    heads = [_under(edges, line, "gaps") for _, line in block[:at]]
+    if None in heads:
+        heads = [[line.expandtabs()[a:b].strip() for a, b in spans] for _, line in block[:at]]
+    titles = [one_title(texts) for texts in zip(*(cells for cells in heads if cells))]
+    rows: list[tuple[int, list[str]]] = []
+    for number, line in block[at + 1 :]:
+        cells = None if _RULE.fullmatch(line) else _under(edges, line, "gaps")
+        if cells is None:
+            break
+        rows.append((number, cells))
+    return [(at + 1, titles), *rows] if _is_table(titles, [cells for _, cells in rows]) else []
+
+
 def _rows(block: list[Line]) -> list[tuple[int, list[str]]]:
     """How many lines hold headings, and these; then each row with its line. Nothing where it is no table."""
+    if ruled := _ruled(block):
+        return ruled
     for kind in _CELLS:
         heads = _spans(block[0][1], kind)
         first = _spans(block[1][1], kind)[:1]

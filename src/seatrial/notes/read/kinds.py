@@ -13,6 +13,8 @@ from seatrial.notes.read.logs import is_step
 
 Format = Literal["markdown", "log", "csv", "json"]
 _ALIGNMENT = re.compile(rb"^\s*\|?\s*:?-+:?\s*\|[\s|:-]*$", re.MULTILINE)
+_SENTENCE = re.compile(rb"\w ?= ?\d|: .*\d")
+"""No heading gives a value."""
 _ARGUMENTS = re.compile(rb"\.{8,} \S+|\bmemory \(MB\) \|")
 
 
@@ -38,6 +40,7 @@ def sniff(path: Path, head: bytes) -> Format:
     first = head.split(b"\n", 1)[0].strip().removeprefix(b"\xef\xbb\xbf")
     if first.startswith((b"{", b"[{", b"[\n")) or first == b"[":
         return "json"
-    if b"|" not in first and max(first.count(b","), first.count(b"\t"), first.count(b";")) >= 2 and not first.startswith(b"#"):
+    parted = b"|" not in first and max(first.count(b","), first.count(b"\t"), first.count(b";")) >= 2
+    if parted and not first.startswith(b"#") and not _SENTENCE.search(first):
         return "csv"
     return "markdown"

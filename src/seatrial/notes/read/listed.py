@@ -1,68 +1,136 @@
-"""Runs that stand in a list, one in each item, as the rows between pipes that everything else reads.
+"""Runs whose figures each carry their name, as the rows between pipes that everything else reads.
 
-    - 32 GPUs, TP=2 PP=2 DP=8, GBS 256: 20.43 s/it, 141 TFLOPs
+    - 32 GPUs, TP=2 PP=2 DP=8, GBS 256: 20.43 s/it, 141 TFLOPs        an item of a list
+    nodes=4 tp=2 step_time_ms=931.2                                    pairs on a line
+    {"nodes": 4, "tp": 2, "step_time_ms": 931.2}                       a line of JSON
+    - nodes: 4                                                         YAML, a line each
+      step_time_ms: 931.2
 
-Three items or more that say the same things of a layout, and what was measured; anything else stays a list.
+Three runs or more that say the same things of a layout, and what was measured; anything else stays as it is.
 """
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator
 
+from seatrial.errors import BadInput
 from seatrial.notes.read.htmltables import row_text
+from seatrial.plaindata import parse_json
+from seatrial.tables.headings import MEASURES, read_heading, settle
 
-FEWEST, MOST, LONGEST = 3, 500, 300
-"""Items of a list of runs; letters of one."""
+FEWEST, MOST, LONGEST = 3, 500, 600
+"""Runs of a list; letters of one line."""
+Line = tuple[int, str]
 _ITEM = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)])\s+(\S.*)")
 _NUMBER = r"(\d[\d.,]*\d|\d)"
+_MANY = r"(\d[\d.,]*\d[kKM]?|\d[kKM]?)"
 _SAID = re.compile(
     rf"\b(TP|PP|DP|CP|EP|MBS|GBS|GAS?|seq|micro[ -]batch|global[ -]batch|MFU)(?:\s?[=:]\s?|\s)?{_NUMBER}(%?)(?![\w.])|"
-    rf"(?<![\w.,]){_NUMBER}\s?[x×]?\s?(GPUs?|nodes?|(?:s|secs?|ms)/(?:it|iter|iteration|step)|TFLOPs?(?:/s)?(?:/GPU)?|"
+    rf"(?<![\w.,]){_MANY}\s?[x×]?\s?(GPUs?|nodes?|(?:s|secs?|ms)/(?:it|iter|iteration|step)|TFLOPs?(?:/s)?(?:/GPU)?|"
     r"tok(?:en)?s?/s(?:ec)?(?:/GPU)?|samples?/s(?:ec)?|Gi?B)(?![\w/])", re.IGNORECASE
 )
-_MEASURED = re.compile(r"/(?:it|iter|iteration|step)$|flop|/s|mfu", re.IGNORECASE)
+_PAIR = re.compile(
+    r"(?:^|[\s,;|{(])([^\W\d][^=:,;|{}\"]{0,40}?)\s?[=:]\s?"
+    r"([^\s,;|={}][^,;|={}\s]*(?:[ \u00a0\u2009\u202f]\d{3}(?:[.,]\d+)?)*(?:,\d+)*(?: ?%)?)(?=[\s,;|})]|$)"
+)
+_YAML = re.compile(r"(\s*)(- +)?([^\W\d][^=:{}\"]{0,40}):\s+(\S.{0,60}?)\s*(?:#.*)?")
 _FAILED = re.compile(r"\bOOM\b|\bout of memory\b", re.IGNORECASE)
 _TITLES = {"gpu": "gpus", "node": "nodes", "gib": "mem (GiB)", "gb": "mem (GB)"}
 
 
-def pipes_of_lists(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
-    block: list[tuple[int, str, dict[str, str]]] = []
-    for number, line in lines:
-        said = _said(line) if len(block) < MOST else {}
-        if said:
-            block.append((number, line, said))
+def pipes_of_lists(lines: Iterable[Line]) -> Iterator[Line]:
+    stream = iter(lines)
+    block: list[tuple[list[Line], dict[str, str]]] = []
+    held: Line | None = None
+    while (found := held or next(stream, None)) is not None:
+        held = None
+        given, said = [found], _said(found[1])
+        if not said and (first := _YAML.fullmatch(found[1])) and first[2]:
+            given, said, held = _mapping(found, stream, len(first[1]) + len(first[2]))
+        if said and (_is_run(said) or len(given) == 1) and len(block) < MOST:
+            block.append((given, said))
             continue
         yield from _rows(block)
         block = []
-        yield number, line
+        yield from given
     yield from _rows(block)
 
 
+def _mapping(first: Line, stream: Iterator[Line], depth: int) -> tuple[list[Line], dict[str, str], Line | None]:
+    """An item of YAML with one name and value a line, and the line after it."""
+    given, said = [first], {}
+    match = _YAML.fullmatch(first[1])
+    following: Line | None = first
+    while match and len(given) < LONGEST:
+        said[match[3].strip()] = match[4].strip("'\"")
+        following = next(stream, None)
+        match = _YAML.fullmatch(following[1]) if following else None
+        if match is None or match[2] or len(match[1]) != depth:
+            break
+        given.append(following)  # type: ignore[arg-type]
+    return given, said if len(given) > 1 else {}, following
+
+
 def _said(line: str) -> dict[str, str]:
-    """What an item says: heading -> cell; nothing where one is said twice, or no layout is."""
-    item = _ITEM.match(line) if len(line) <= LONGEST else None
+    """What a line says of a run: heading -> cell; nothing where one is said twice, or no layout is."""
+    if len(line) > LONGEST or line.lstrip()[:1] in ("|", "#", "<", ""):
+        return {}
+    item = _ITEM.match(line)
+    if line.lstrip()[:1] == "{":
+        return _of_json(line)
+    text = item[1] if item else line
     found: dict[str, str] = {}
-    for match in _SAID.finditer(item[1]) if item else ():
+    for match in _SAID.finditer(text):
         title = match[1] or _TITLES.get(match[5].lower(), match[5])
         if title in found:
-            return {}
+            found = {}
+            break
         found[title] = f"{match[2]}{match[3]}" if match[1] else match[4]
-    measured = [title for title in found if _MEASURED.search(title)]
-    return found if len(found) - len(measured) > 1 and (measured or item and _FAILED.search(item[1])) else {}
+    several = text.count("=") + text.count(":") >= FEWEST
+    pairs = [(match[1].strip(), match[2].strip("'\"")) for match in _PAIR.finditer(text)] if several else []
+    if len(pairs) > len(found) and len(dict(pairs)) == len(pairs):
+        found = dict(pairs)
+    if item is None and not pairs and len(found) <= FEWEST:
+        return {}  # of a sentence
+    return found if _is_run(found) or item and len(found) > 1 and _FAILED.search(item[1]) else {}
 
 
-def _rows(block: list[tuple[int, str, dict[str, str]]]) -> Iterator[tuple[int, str]]:
-    titles = list(dict.fromkeys(title for _, _, said in block for title in said))
-    measured = [title for title in titles if _MEASURED.search(title)]
-    laid_out = {frozenset(said) - {*measured, "mem (GB)", "mem (GiB)"} for _, _, said in block}
+def _of_json(line: str) -> dict[str, str]:
+    try:
+        given = parse_json(line.strip().rstrip(","))
+    except (BadInput, ValueError):
+        return {}
+    plain = isinstance(given, dict) and not any(isinstance(value, dict | list) for value in given.values())
+    said = {str(key): value if isinstance(value, str) else json.dumps(value) for key, value in given.items()} if plain else {}
+    return said if _is_run(said) else {}
+
+
+def _measured(title: str) -> bool:
+    return read_heading(title).field in (*MEASURES, "throughput")
+
+
+def _is_run(said: dict[str, str]) -> bool:
+    """Whether it names a layout and what was measured, and little else."""
+    columns = settle([read_heading(title) for title in said])
+    fields = [column.field for column in columns if column.field]
+    measured = [name for name in fields if name in (*MEASURES, "throughput")]
+    return 0 < len(measured) < len(fields) > 2 and 2 * len(fields) > len(said) and "iteration" not in fields
+
+
+def _rows(block: list[tuple[list[Line], dict[str, str]]]) -> Iterator[Line]:
+    titles = list(dict.fromkeys(title for _, said in block for title in said))
+    measured = [title for title in titles if _measured(title)]
+    laid_out = {frozenset(said) - {*measured} for _, said in block}
     if len(block) < FEWEST or len(laid_out) > 1 or not measured:
-        yield from ((number, line) for number, line, _ in block)
+        yield from (line for given, _ in block for line in given)
         return
-    first = block[0][0]
+    first = block[0][0][0][0]
     yield first, ""
     yield first, row_text(titles)
     yield first, row_text(["---"] * len(titles))
-    for number, line, said in block:
-        failed = {measured[0]: "OOM"} if _FAILED.search(line) and not said.keys() & {*measured} else {}
-        yield number, row_text([{**said, **failed}.get(title, "") for title in titles])
-    yield block[-1][0], ""
+    for given, said in block:
+        text = " ".join(line for _, line in given)
+        failed = {measured[0]: "OOM"} if _FAILED.search(text) and not said.keys() & {*measured} else {}
+        yield given[0][0], row_text([{**said, **failed}.get(title, "") for title in titles])
+    yield block[-1][0][0][0], ""

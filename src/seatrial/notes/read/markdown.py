@@ -3,9 +3,8 @@
     for found in read_markdown(path, "notes.md"): ...        a Record or a Problem, in the order of the file
     for token in scan(lines): token.kind                     text, log, header, row, stray or mark, with one line of look-ahead
 
-Pipe tables with or without outer pipes, inside quotes and code fences, and the boxes that command lines draw. The file is read
-twice, line by line: first its text (legends and `above too` stand after the rows they explain), then its rows. Memory holds
-the text's statements and never the tables.
+Pipe tables with or without outer pipes, inside quotes and code fences, and the boxes that command lines draw. The lines are
+gone through twice: first their text (legends and `above too` stand after the rows they explain), then their rows.
 """
 from __future__ import annotations
 
@@ -46,14 +45,15 @@ class Token(NamedTuple):
 
 _QUOTE = re.compile(r"^\s*(?:>\s?)+")
 _DELIMITER = re.compile(
-    r"\s*\|?(?:\s*:?-+:?\s*\|)+(?:\s*:?-+:?\s*)?\|?\s*|\s*\|?\s*:?-{2,}:?\s*\|\s*|\s*[+┌├└╞][-=+:─┬┼┴═╪┐┤┘╡]+\s*"
+    r"\s*\|?(?:\s*:?-+:?\s*\|)+(?:\s*:?-+:?\s*)?\|?\s*|\s*\|?\s*:?-{2,}:?\s*\|\s*|\s*\+[-=+:]+\s*"
 )
 _FENCE = re.compile(r"(`{3,}|~{3,})(?!.*`)")
 _UNDERLINE = re.compile(r"={3,}|-{3,}")
 _PIPE = re.compile(r"(?<!\\)\|")
 _STARS = re.compile(r"^\*{1,6}(?= )")
 """Of a heading in an org file."""
-_BOX = re.compile(r"[│┃║]")
+_BOX = {ord(drawn): plain for plain, letters in (("|", "│┃║"), ("-", "─━"), ("=", "═"),
+        ("+", "┌┬┐├┼┤└┴┘╒╤╕╞╪╡╘╧╛┏┳┓┡╇┩┢╈┪┣╋┫┗┻┛┠╂┨╔╦╗╠╬╣╚╩╝╟╫╢╭╮╰╯")) for drawn in letters}  # fmt: skip
 
 
 def split_row(text: str) -> list[str]:
@@ -67,20 +67,22 @@ def split_row(text: str) -> list[str]:
     return [part.strip().replace("\\|", "|") for part in parts]
 
 
-_RULED = frozenset("-:+=┌├└╞")
+_RULED = frozenset("-:+=")
 
 
 def is_delimiter(text: str | None) -> bool:
     return text is not None and text.lstrip().lstrip("| \t")[:1] in _RULED and _DELIMITER.fullmatch(text) is not None
 
 
-def is_header(cells: list[str]) -> bool:
-    """Whether cells read as headings of a table of runs, for a table whose alignment row is missing."""
+def is_header(cells: list[str], below: str = "") -> bool:
+    """Whether cells read as headings of a table of runs, for a table whose alignment row is missing; `below`: the next line."""
     named = [cell for cell in cells if cell]
     if any(NUMBER.match(clean(cell)) for cell in named):
         return False
     known = sum(bool(read_heading(cell).field) for cell in named)
-    return known >= 2 and 2 * known > len(named)
+    under = split_row(below) if below else []
+    figures = sum(NUMBER.match(clean(cell)) is not None for cell in under)
+    return known >= 2 and (2 * known > len(named) or len(under) == len(cells) and 4 * figures > 3 * len(cells))
 
 
 def is_picture(cells: list[str]) -> bool:
@@ -89,9 +91,13 @@ def is_picture(cells: list[str]) -> bool:
 
 
 def _body(line: str) -> str:
-    body = _QUOTE.sub("", line) if ">" in line[:8] else line
-    # A directory tree is drawn with the same letters, but no line of it is closed on the right.
-    return _BOX.sub("|", body) if not body.isascii() and _BOX.match(body.rstrip()[-1:]) else body
+    return _QUOTE.sub("", line) if ">" in line[:8] else line
+
+
+def _undrawn(line: str) -> str:
+    """The lines of a box in ASCII; a directory tree is drawn with the same letters, but none is closed on the right."""
+    last = line.rstrip()[-1:]
+    return line.translate(_BOX) if not last.isascii() and last.translate(_BOX) in ("|", "+") else line
 
 
 def scan(lines: Iterable[tuple[int, str]]) -> Iterator[Token]:
@@ -130,6 +136,8 @@ def scan(lines: Iterable[tuple[int, str]]) -> Iterator[Token]:
             after_gap = False
             continue
         cells = split_row(bare) if piped and _PIPE.search(bare) else []
+        if table == "bare" and bare[0] == "|" and len(cells) == width - 1:
+            bare, cells = f"|{bare}", ["", *cells]  # its first cell is empty
         aligned = is_delimiter(nxt) and nxt is not None and nxt.strip().startswith("|")
         if table and cells and (bare.startswith("|") or (table == "bare" and not after_gap)):
             # After an empty line whatever stands over an alignment row heads another table, and so do headings alone.
@@ -144,11 +152,11 @@ def scan(lines: Iterable[tuple[int, str]]) -> Iterator[Token]:
                 after_gap = False
                 continue
         table, after_gap = "", False
-        if cells and is_delimiter(nxt) and ("|" in (nxt or "") or "+" in (nxt or "")[:3] or not (nxt or "").isascii()):
+        if cells and is_delimiter(nxt) and ("|" in (nxt or "") or "+" in (nxt or "")[:3]):
             table, width = "outer" if bare.startswith("|") else "bare", len(cells)
             yield Token("header", number, bare)
             current = next(stream, None)
-        elif cells and bare.startswith("|") and nxt is not None and nxt.strip().startswith("|") and is_header(cells):
+        elif cells and bare.startswith("|") and nxt is not None and nxt.strip().startswith("|") and is_header(cells, nxt):
             table, width = "outer", len(cells)
             yield Token("header without alignment", number, bare)
         elif cells and bare.startswith("|") and len(bare) > 1 and not is_picture(cells):
@@ -156,7 +164,7 @@ def scan(lines: Iterable[tuple[int, str]]) -> Iterator[Token]:
         elif nxt is not None and not fence and not bare.startswith("#") and _UNDERLINE.fullmatch(nxt.strip()):
             yield Token("text", number, ("# " if nxt.strip()[0] == "=" else "## ") + bare)
             current = next(stream, None)
-        elif not (is_delimiter(bare) and bare[0] in "+┌├└╞"):
+        elif not (is_delimiter(bare) and bare[0] == "+"):
             yield Token("text", number, body, bool(fence))
 
 
@@ -165,8 +173,13 @@ def lines_of(path: Path) -> Iterator[tuple[int, str]]:
     lines = read_lines(path)
     if path.suffix.lower() == ".org":
         lines = ((number, _STARS.sub(lambda stars: "#" * len(stars[0]), line)) for number, line in lines)
-    drawn = pipes_of_rst(pipes_of_html(pipes_of_wiki(pipes_of_fences(without_hidden_rows(lines)))))
-    return reshaped(pipes_of_gaps(pipes_of_lists(drawn)))
+    return piped(lines)
+
+
+def piped(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    plain = ((number, _undrawn(line)) for number, line in without_hidden_rows(lines))
+    drawn = pipes_of_rst(pipes_of_html(pipes_of_wiki(plain)))
+    return reshaped(pipes_of_gaps(pipes_of_lists(pipes_of_fences(drawn))))
 
 
 LONGEST_COMMENT = 500
@@ -190,7 +203,8 @@ def without_hidden_rows(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int,
 def read_markdown(path: Path, name: str) -> Iterator[Record | Problem]:
     outline = Outline()
     own = False
-    for token in scan(lines_of(path)):
+    tokens = list(scan(lines_of(path)))
+    for token in tokens:
         if token.kind == "mark":
             own = True
         elif token.kind == "text":
@@ -201,7 +215,7 @@ def read_markdown(path: Path, name: str) -> Iterator[Record | Problem]:
             own = own and not token.text.strip()
         elif not own:
             outline.rows_at(token.text)
-    yield from _Walk(name, outline).read(scan(lines_of(path)))
+    yield from _Walk(name, outline).read(tokens)
 
 
 class _Walk:
@@ -226,7 +240,7 @@ class _Walk:
         self.logged: list[Record] = []
         """Iterations of the current section, for tables that repeat them without their time."""
 
-    def read(self, tokens: Iterator[Token]) -> Iterator[Record | Problem]:
+    def read(self, tokens: Iterable[Token]) -> Iterator[Record | Problem]:
         marked = False
         handlers = {"row": self._row, "log": self._log_line, "text": self._text}
         for token in tokens:

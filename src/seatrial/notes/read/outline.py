@@ -186,8 +186,8 @@ class Outline:
         """Of the lines of tables alone: how they write numbers."""
         outline = cls()
         for line in lines:
-            if "|" in line or "<td" in line:
-                outline.rows_at(line)
+            if "|" in line or "<td" in line or line.count(";") > 2:
+                outline.rows_at(line.replace(";", " | "))
             else:
                 outline.note_language(line)
         return outline

@@ -71,7 +71,8 @@ def read_cell(column: Column, raw: str) -> Cell:
         return reader(column, text)
     text, flags = take_flags(text)
     if column.kind in ("word", "size") or not text:
-        sized = f"{text}{column.unit}" if column.unit and text.replace(".", "", 1).isdigit() else text
+        plain = re.sub(r"(?<=\d),(?=\d{3}\b)", "", text)
+        sized = f"{plain}{column.unit}" if column.unit and plain.replace(".", "", 1).isdigit() else text
         size = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmbt])", sized, re.IGNORECASE) if column.kind == "size" else None
         text = size.group(1) + size.group(2).upper() if size else text
         return Cell(value="" if is_blank(text) else text, flags=flags)

@@ -55,7 +55,7 @@ def row_record(
     row = _OpenRow()
     comma = outline.comma
     if outline.spaced:
-        cells = [_THOUSANDS.sub("\u202f", raw) if column.kind in POSITIVE and _SPACED.fullmatch(raw.strip()) else raw
+        cells = [_THOUSANDS.sub("\u202f", raw) if column.kind in POSITIVE and _SPACED.match(raw) else raw
                  for column, raw in zip(columns, cells)]  # fmt: skip
     for column, raw in zip(columns, cells):
         if raw and not raw.isspace():
@@ -123,7 +123,7 @@ def holds_memory(heading: str, raw: str) -> bool:
     return bool(_OF_MEMORY & {*normal(heading).split()}) and _MEMORY_CELL.fullmatch(clean(raw)) is not None
 
 
-_SPACED, _THOUSANDS = re.compile(r"\d{1,3}(?: \d{3})+(?:[.,]\d+)?"), re.compile(r"(?<=\d) (?=\d{3})")
+_SPACED, _THOUSANDS = re.compile(r"[\s*_`~≈]*\d{1,3}(?: \d{3})+(?!\d| \d)"), re.compile(r"(?<=\d) (?=\d{3}(?!\d))")
 """`365 136`: thousands parted by a space, which from here on is a narrow one that `clean` knows."""
 TIMED = re.compile(r"~?[\d.,]+\s?(?:ms|s|secs?|seconds)")
 

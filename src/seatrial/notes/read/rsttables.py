@@ -113,7 +113,7 @@ def _is_box(block: list[tuple[int, str]]) -> bool:
     borders = [at for at, (_, line) in enumerate(block) if line.lstrip().startswith("+")]
     inside = block[borders[1] + 1 : borders[2]] if len(borders) == 3 else []
     # A cell of several lines leaves the others empty.
-    return len(inside) > 1 and all(line.lstrip()[1:].split("|", 1)[0].strip() for _, line in inside)
+    return len(inside) > 1 and 2 * sum(bool(line.lstrip()[1:].split("|", 1)[0].strip()) for _, line in inside) > len(inside)
 
 
 def _joined(rows: list[Row], headings: int) -> list[Row]:

@@ -1,0 +1,110 @@
+"""Columns of changes in percent: against the row above, against the first row, or between two columns of the row.
+
+    check(sheet)          findings on changes that the figures they are worked out from do not give
+
+    | change          | before (ms) | after (ms) | gain   |
+    | flash attention |        1480 |       1262 | 14.7 % |
+
+Whichever way of working it out most rows keep to, to their digits, is what the column means; a sign may be left off.
+"""
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterator
+
+from seatrial.notes.lint import digits
+from seatrial.notes.lint.sheet import Finding, Row, Sheet, is_extra
+from seatrial.tables.headings import MEASURES, NUMBER, clean, decimal, read_heading
+
+FEWEST, MOST_ROWS, MOST_COLUMNS = 3, 200, 10
+KEPT = 0.6
+"""Share of the rows that keep to a way, at least."""
+GROSS = 1.5
+"""Points, beyond the digits, from which on a row is told."""
+_PERCENT = re.compile(r"([+-]?)\s*(\d+(?:[.,]\d+)?)\s*%")
+_FIGURE = re.compile(rf"({NUMBER.pattern})\s*(?:s|ms|tok/s|TFLOPs?|GB|GiB)?")
+WAYS: dict[str, Callable[[float, float], float]] = {
+    "more": lambda now, was: now / was - 1, "less": lambda now, was: 1 - now / was, "faster": lambda now, was: was / now - 1,
+}
+"""What a figure is against another, as a share."""
+Figure = tuple[float, float]
+"""And half a step of its last digit, as a share of it."""
+Pairs = list[tuple[Figure, Figure] | None]
+
+
+def check(sheet: Sheet) -> list[Finding]:
+    found: list[Finding] = []
+    for mates in sheet.tables.values():
+        rows = [row for row in mates[:MOST_ROWS] if row.tabular]
+        headings = list(rows[0].record.printed) if len(rows) > FEWEST else []
+        for heading in headings:
+            if is_extra(heading) and sum(bool(_PERCENT.fullmatch(_cell(row, heading))) for row in rows) >= FEWEST:
+                found += _told(rows, heading, [other for other in headings if _is_measured(other)][:MOST_COLUMNS])
+    return found
+
+
+def _is_measured(heading: str) -> bool:
+    return read_heading(heading).field in (*MEASURES, "throughput")
+
+
+def _cell(row: Row, heading: str) -> str:
+    return clean(row.record.printed.get(heading, "")).replace("−", "-")
+
+
+def _told(rows: list[Row], heading: str, others: list[str]) -> Iterator[Finding]:
+    said = [_PERCENT.fullmatch(_cell(row, heading)) for row in rows]
+    columns = {other: _column(rows, other) for other in others}
+    columns = {other: column for other, column in columns.items() if len(column) - column.count(None) > FEWEST}
+    best: tuple[int, str, list[Figure | None]] = (0, "", [])
+    for what, pairs in _bases(columns):
+        for way in WAYS.values():
+            # The digits of a ratio are open by those of both.
+            meant = [None if pair is None else (100 * way(pair[0][0], pair[1][0]), 100 * (pair[0][1] + pair[1][1]) * 1.2)
+                     for pair in pairs]  # fmt: skip
+            kept = sum(_keeps(match, one) for match, one in zip(said, meant) if match is not None and one is not None)
+            best = max(best, (kept, what, meant), key=lambda one: one[0])
+    kept, what, meant = best
+    both = [(row, match, one) for row, match, one in zip(rows, said, meant) if match is not None and one is not None]
+    if kept < FEWEST or kept < KEPT * len(both) or len({match[2] for _, match, one in both if _keeps(match, one)}) < FEWEST:
+        return
+    for row, match, one in both:
+        if not _keeps(match, one, GROSS) and not row.settled:
+            places = len(match[2].replace(",", ".").partition(".")[2])
+            right = f"{abs(one[0]):.{places}f}"
+            shown = match[0].replace(match[2], right.replace(".", ",") if "," in match[2] else right)
+            typed = digits.slip(match[2], (abs(one[0]) - one[1] - 0.1, abs(one[0]) + one[1] + 0.1))
+            why = f" ({typed.how})" if typed is not None else ""
+            message = f"{heading} {match[0]} -> {shown}{why}: {what} gives {right} %, as it does in {kept} other rows"
+            yield row.find("aggregate", "error", message, column=heading, printed=_cell(row, heading), proposed=shown)
+
+
+def _column(rows: list[Row], heading: str) -> list[Figure | None]:
+    found: list[Figure | None] = []
+    for row in rows:
+        match = _FIGURE.fullmatch(_cell(row, heading))
+        text = decimal(match[1]) if match else ""
+        value = float(text) if text else 0.0
+        step = 10.0 ** -len(text.partition(".")[2]) if "e" not in text.lower() else 0.0
+        found.append((value, step / 2 / value) if 0 < value < 1e18 else None)
+    return found
+
+
+def _bases(columns: dict[str, list[Figure | None]]) -> Iterator[tuple[str, Pairs]]:
+    """What each row's figure may be held against, and in words."""
+    for name, column in columns.items():
+        yield f"{name} against the row above", [None, *map(_both, column[1:], column)]
+        yield f"{name} against the first row", [None, *(_both(one, column[0]) for one in column[1:])]
+    for (one, first), (other, second) in itertools.permutations(columns.items(), 2):
+        yield f"{one} against {other}", [*map(_both, first, second)]
+
+
+def _both(now: Figure | None, was: Figure | None) -> tuple[Figure, Figure] | None:
+    return (now, was) if now is not None and was is not None else None
+
+
+def _keeps(match: re.Match[str], meant: Figure, more: float = 0.0) -> bool:
+    """Whether what is printed is what is meant; without a sign it may be either way round."""
+    printed, step = float(match[2].replace(",", ".")), 0.5 * 10.0 ** -len(match[2].replace(",", ".").partition(".")[2])
+    value = meant[0] if match[1] else abs(meant[0])
+    return abs((-printed if match[1] == "-" else printed) - value) <= step + meant[1] + 0.02 + more
