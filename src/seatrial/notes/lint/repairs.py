@@ -293,6 +293,11 @@ def _mended(
 ) -> tuple[list[tuple[Relation, Rule, float]], list[Repair]]:
     """What is broken and what would mend it; where nothing does, without what was found in the table and may be no rule."""
     repairs = list(_repairs(row, broken, kept))
+    # Beside what is far off, what is a little off is none of the slip's.
+    most = max(abs(off) for _, _, off in broken)
+    grave = [each for each in broken if abs(each[2]) > max(GRAVE, most / 5)]
+    if not repairs and 0 < len(grave) < len(broken):
+        broken, repairs = grave, list(_repairs(row, grave, kept))
     if all(_has_flops(relation) and of_another_shape(row, off) for relation, _, off in broken):
         fits = fits_label(row)  # then only a slip of the hand tells
         repairs = [r for r in repairs if r.name in ("layers", "hidden") and r.why and not (fits and "row" in r.why)]
