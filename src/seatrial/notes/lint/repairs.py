@@ -409,6 +409,8 @@ def _bounds(
             low, high = max(low, ends[0]), min(high, ends[1])
         elif abs(off) > max(LENIENT * may if rule.misses.is_loose else may, GROSSLY if gross else 0.0) + 0.002:
             return None
+    if gross and high + 0.004 < low <= high + GROSSLY:
+        low, high = high, low  # between what each of them gives
     return (low, high) if low <= high + 0.004 else None
 
 

@@ -47,7 +47,7 @@ def _between(line: str) -> str:
 
 
 def _heads(bare: str, fenced: bool) -> bool:
-    """Whether a line can only be the headings of a table of runs; `# GPUs` opens a section, but not in a fence or before a tab."""
+    """Whether a line can only be headings of runs; `# GPUs` opens a section, but not in a fence or before a tab."""
     if bare[:1] in ("|", ">", "+", "") or len(bare) > 1000 or "||" in bare:
         return False
     if bare[0] == "#" and not fenced and "\t" not in bare and bare.lstrip("#")[:1] == " ":
