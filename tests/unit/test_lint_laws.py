@@ -115,3 +115,11 @@ def test_thousands_that_lost_a_digit_are_doubted(tmp_path):
                     "| 64 | 2 | 1 246 635 |\n", encoding="utf-8")
     told = [(f.line, f.printed) for f in look_at([str(path)])[0] if f.level == "warning"]
     assert told == [(4, "477 06")]
+
+
+def test_one_cell_with_the_unit_of_another_column_is_doubted(tmp_path):
+    path = tmp_path / "notes.md"
+    path.write_text("| GPUs | TP | tok/s/GPU | eff |\n|---|---|---|---|\n| 8 | 2 | 747.3 | 100% |\n| 16 | 2 | 98.9% | 739 |\n"
+                    "| 32 | 2 | 735.0 | 98.4% |\n| 64 | 2 | 720.1 | 96.4% |\n", encoding="utf-8")
+    told = [(f.line, f.printed) for f in look_at([str(path)])[0] if f.level == "warning"]
+    assert told == [(4, "98.9%")]
