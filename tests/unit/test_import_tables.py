@@ -400,6 +400,22 @@ nodes & TP & s/it & TFLOP s$^{-1}$ \\
     "a heavy box": "┏━━━━━━━┳━━━━┳━━━━━━┳━━━━━━━━┓\n┃ nodes ┃ TP ┃ s/it ┃ TFLOPs ┃\n┡━━━━━━━╇━━━━╇━━━━━━╇━━━━━━━━┩\n"
                    "│     4 │  2 │ 9.31 │  141.2 │\n"
                    "│     8 │  2 │ 9.40 │  139.9 │\n│    16 │  2 │ 9.58 │  137.3 │\n└───────┴────┴──────┴────────┘\n",
+    "a data frame's box": "┌───────┬─────┬──────┬────────┐\n│ nodes ┆ TP  ┆ s/it ┆ TFLOPs │\n│ ---   ┆ --- ┆ ---  ┆ ---    │\n"
+                          "│ i64   ┆ i64 ┆ f64  ┆ f64    │\n╞═══════╪═════╪══════╪════════╡\n│ 4     ┆ 2   ┆ 9.31 ┆ 141.2  │\n"
+                          "│ 8     ┆ 2   ┆ 9.40 ┆ 139.9  │\n│ 16    ┆ 2   ┆ 9.58 ┆ 137.3  │\n└───────┴─────┴──────┴────────┘\n",
+    "a data frame": "```\n   nodes  TP  s/it  TFLOPs\n0      4   2  9.31   141.2\n1      8   2  9.40   139.9\n"
+                    "2     16   2  9.58   137.3\n```\n",
+    "DokuWiki": "^ nodes ^ TP ^ s/it ^ TFLOPs ^\n| 4 | 2 | 9.31 | 141.2 |\n| 8 | 2 | 9.40 | 139.9 |\n"
+                "| 16 | 2 | 9.58 | 137.3 |\n",
+    "a ruler": "nodes  tensor  s/it  TFLOPs\n       parallel\n-----  ------  ----  ------\n    4       2  9.31   141.2\n"
+               "    8       2  9.40   139.9\n   16       2  9.58   137.3\n",
+    "footnotes": "| nodes | TP | s/it | TFLOPs |\n|---|---|---|---|\n| 4 | 2 | 9.31¹ | 141.2 |\n"
+                 "| 8 | 2 | 9.40 | 139.9² |\n| 16 | 2 | 9.58 | 137.3 |\n",
+    "another delimiter": ".. csv-table::\n   :header: nodes;TP;s/it;TFLOPs\n   :delim: ;\n\n   4;2;9,31;141,2\n"
+                         "   8;2;9,40;139,9\n"
+                         "   16;2;9,58;137,3\n",
+    "a chat's lines": "ann 10:02  TP2, 4 nodes → 9.31 s/it, 141.2 TFLOPs\nann 10:03  TP2, 8 nodes → 9.40 s/it, 139.9 TFLOPs\n"
+                      "ann 10:05  TP2, 16 nodes → 9.58 s/it, 137.3 TFLOPs\n",
     "a chat": "`nodes | TP | s/it | TFLOPs`\n`4 | 2 | 9.31 | 141.2`\n`8 | 2 | 9.40 | 139.9`\n`16 | 2 | 9.58 | 137.3`\n",
     "commas": "Rows of today:\n\nnodes,TP,s/it,TFLOPs\n4,2,9.31,141.2\n8,2,9.40,139.9\n16,2,9.58,137.3\n",
     "bars": "nodes | TP | s/it | TFLOPs\n4 | 2 | 9.31 | 141.2\n8 | 2 | 9.40 | 139.9\n16 | 2 | 9.58 | 137.3\n",
@@ -416,6 +432,12 @@ nodes & TP & s/it & TFLOP s$^{-1}$ \\
 @pytest.mark.parametrize("way", WAYS)
 def test_rows_are_read_in_whatever_way_they_are_set(tmp_path, way: str):
     assert said(read(tmp_path, WAYS[way])) == [(4, 2, 9.31, 141.2), (8, 2, 9.4, 139.9), (16, 2, 9.58, 137.3)]
+
+
+def test_a_row_with_one_cell_alone_is_what_those_below_it_are_of(tmp_path):
+    text = ("| nodes | TP | s/it |\n|---|---|---|\n| **7B** | | |\n| 4 | 1 | 9.31 |\n"
+            "| **Llama 13B, 64 heads** | | |\n| 4 | 2 | 19.5 |\n")
+    assert [(r.source_line, r.size_label, r.sec_per_it) for r in read(tmp_path, text)] == [(4, "7B", 9.31), (6, "13B", 19.5)]
 
 
 def test_a_heading_with_a_rate_in_brackets_is_that_rate(tmp_path):

@@ -69,6 +69,16 @@ SIZES = """One node of 8 H100. MFU = 6 * params * tok/s / (8 * 989e12).
 | 881 | 769,679 | 51.4 |
 | 1,308 | 525,191 | 52.1 |
 """
+PRICES = """8B, sequence 2048. Prices per GPU hour: L40S $0.95, A100 $1.80, H100 $2.90.
+
+| GPU | # | GBS | s/it | GPU hours | cost ($) |
+|---|---|---|---|---|---|
+| L40S 48GB | 2 | 32 | 8.45 | 26.4 | 25.1 |
+| L40S 48GB | 4 | 32 | 4.21 | 26.3 | 25.0 |
+| A100 80GB | 2 | 32 | 7.09 | 22.2 | 40.0 |
+| A100 80GB | 4 | 32 | 3.57 | 22.3 | 40.1 |
+| H100 80GB | 8 | 64 | 2.04 | 12.8 | 37.1 |
+"""
 
 
 def errors(tmp_path: Path, text: str) -> list[Finding]:
@@ -77,7 +87,7 @@ def errors(tmp_path: Path, text: str) -> list[Finding]:
     return [finding for finding in look_at([str(path)])[0] if finding.level == "error"]
 
 
-@pytest.mark.parametrize("text", [CHANGES, GAINS, AGGREGATE, THREADS, SWAPPED, SIZES])
+@pytest.mark.parametrize("text", [CHANGES, GAINS, AGGREGATE, THREADS, SWAPPED, SIZES, PRICES])
 def test_rows_that_keep_to_a_law_are_left_alone(tmp_path, text: str):
     assert errors(tmp_path, text) == []
 
@@ -86,7 +96,7 @@ def test_rows_that_keep_to_a_law_are_left_alone(tmp_path, text: str):
     (CHANGES, "-5.6% | -24.3%", "-9.6% | -24.3%", "vs previous", "-5.6%"), (CHANGES, "-25.8%", "-52.8%", "vs base", "-25.8%"),
     (GAINS, "18.0%", "9.0%", "gain", "18.0%"), (AGGREGATE, "36.56", "365.6", "PFLOP/s", "36.56"),
     (THREADS, "| 28 |", "| 56 |", "threads", "28"), (SWAPPED, "3.16 | 42.2", "42.2 | 3.16", "s/it", "3.16"),
-    (SIZES, "51.4", "15.4", "MFU %", "51.4")])
+    (SIZES, "51.4", "15.4", "MFU %", "51.4"), (PRICES, "25.0", "76.3", "cost ($)", "25.0")])
 def test_a_row_that_breaks_one_is_told_with_what_mends_it(
     tmp_path, text: str, right: str, wrong: str, column: str, proposed: str
 ):
@@ -105,3 +115,11 @@ def test_thousands_that_lost_a_digit_are_doubted(tmp_path):
                     "| 64 | 2 | 1 246 635 |\n", encoding="utf-8")
     told = [(f.line, f.printed) for f in look_at([str(path)])[0] if f.level == "warning"]
     assert told == [(4, "477 06")]
+
+
+def test_one_cell_with_the_unit_of_another_column_is_doubted(tmp_path):
+    path = tmp_path / "notes.md"
+    path.write_text("| GPUs | TP | tok/s/GPU | eff |\n|---|---|---|---|\n| 8 | 2 | 747.3 | 100% |\n| 16 | 2 | 98.9% | 739 |\n"
+                    "| 32 | 2 | 735.0 | 98.4% |\n| 64 | 2 | 720.1 | 96.4% |\n", encoding="utf-8")
+    told = [(f.line, f.printed) for f in look_at([str(path)])[0] if f.level == "warning"]
+    assert told == [(4, "98.9%")]

@@ -53,6 +53,8 @@ _EMPHASIS = re.compile(r"(\*\*\*|\*\*|__|~~|(?<!\*)\*(?!\*)|(?<![\w_])_(?=\S))(\
 _LETTERS = str.maketrans({"\u2212": "-", "\u00a0": " ", "\u2007": " ", "\u2009": " ", "\u202f": " ", "（": "(", "）": ")",
                           "\u00b5": "u", "\u03bc": "u"})  # fmt: skip
 
+_FOOTNOTE = re.compile(r"(?<=[\w)%])(?<!10)[\u00b9\u00b2\u00b3\u2074-\u2079]$")
+"""Of a cell; a power of ten keeps its exponent."""
 _NO_LETTER = re.compile(r"&#\d{100,};?")
 
 
@@ -80,7 +82,7 @@ def clean(text: str) -> str:
         text, changed = _EMPHASIS.subn(r"\2", text)
         if not changed:
             break
-    text = re.sub(r"\\([\\`*_{}\[\]()#+.!|~<>-])", r"\1", text)
+    text = _FOOTNOTE.sub("", re.sub(r"\\([\\`*_{}\[\]()#+.!|~<>-])", r"\1", text))
     return html.unescape(text).translate(_LETTERS).strip()
 
 

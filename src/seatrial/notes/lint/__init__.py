@@ -102,7 +102,10 @@ _SOLVED = re.compile(r"-> [^ (]+(?: \(what is printed[^)]*\))?:")
 
 
 def _once(found: list[Finding]) -> list[Finding]:
-    """A pair that was pasted explains why its row does not add up: nothing is worked out from it besides."""
+    """A pair that was pasted explains why its row does not add up, and cells that moved why one cannot be read: nothing is said
+    of it besides."""
+    moved = {(f.file, f.line) for f in found if f.code == "cells-shifted"}
+    found = [f for f in found if f.code != "unreadable" or f.level == "info" or (f.file, f.line) not in moved]
     pasted = {(f.file, f.line) for f in found if f.code == "pasted-pair" and f.level == "error"}
     return [f for f in found if (f.file, f.line) not in pasted or f.code not in ("tflops-mismatch", "rate-mismatch")
             or f.proposed is not None and not _SOLVED.search(f.message)]  # fmt: skip

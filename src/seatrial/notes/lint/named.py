@@ -48,7 +48,7 @@ FEWEST, MOST_ROWS = 3, 60
 CLOSE, NEARLY, LOOSELY = 0.002, 0.1, 0.035
 CHANCE = 0.1
 """How likely rows would agree so by accident, at most: the heading has said it already."""
-COUNTED = ("world", "gbs", "seq")
+COUNTED = ("world", "gbs", "seq", "price")
 
 
 @dataclass
@@ -74,6 +74,8 @@ def found(rows: list[Row]) -> Iterator[Way]:
         others = [EXTRA + other for other in rows[0].record.printed if other != heading and _kind(other)]
         for other in others:
             ways += (((other, -1),), ((other, -1), ("world", -1)), ((other, -1), ("world", 1)))
+        if shared == "price" and all(price_of(row) for row in rows):
+            ways += tuple((("price", -1), *way) for way in (*_against(_EACH), *(((other, -1),) for other in others)))
         if shared == "price":
             ways += tuple(((other, -1), *way) for other in others for way in ways[: len(_EACH)])
         # The first that a heading is likely to mean needs the least proof.
@@ -186,11 +188,18 @@ def _changes(rows: list[Row], name: str) -> bool:
     return len(values) >= FEWEST and max(values) > 1.01 * min(values)
 
 
+def price_of(row: Row) -> float | None:
+    """Of an hour of the row's device, as the text has it."""
+    prices = row.sheet.text(row).prices
+    return next((price for device, price in prices.items() if re.search(rf"\b{device}\b", row.record.machine.upper())), None)
+
+
 def _product(row: Row, terms: Terms) -> tuple[float, float] | None:
     """The logarithm of the product, and what the printed digits leave open."""
     total = open_ = 0.0
     for name, power in terms:
-        value = row.world if name == "world" else row.seq if name == "seq" else row.get(name)
+        given = {"world": row.world, "seq": row.seq}
+        value = price_of(row) if name == "price" else given[name] if name in given else row.get(name)
         if not value or value <= 0 or name in row.record.inferred and name not in COUNTED:
             return None
         total += power * math.log(value)

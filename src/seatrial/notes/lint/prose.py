@@ -390,6 +390,11 @@ _PEAK = re.compile(
     rf"{_FIGURE} \((?=(?:TPU )?v[2-6][ep]?\b|[AHVBL]\d{{2,3}}S?\b|MI\d|Gaudi)|"
     rf"\b(?:[AHVBL]\d{{2,3}}S?|MI\d+X?|(?:TPU )?v[2-6][ep]?|Gaudi ?\d)(?::| has| does| \() ?{_FIGURE} ?TFLOP", re.IGNORECASE
 )
+_AN_HOUR = re.compile(r"[$€£]|\b(?:dollars?|euros?|usd|eur)\b|\bpri(?:ces?|x)\b|\bpreise?\b", re.IGNORECASE)
+_A_PRICE = re.compile(
+    r"\b((?:[AHVBPL]\d{2,3}S?|L4|T4|GH200|GB[23]00|MI\d{3}X?))(?:[- ]\d+ ?GB)?(?: at| is| costs|:|=)? [$€£]? ?"
+    r"(\d{1,3}[.,]\d{1,3})(?![\d.,]\d)"
+)
 _UNEVEN = re.compile(
     r"\buneven\b|unevenly|first-pipeline-num-layers|last-pipeline-num-layers|account-for-embedding|account-for-loss|"
     r"pipeline-model-parallel-layout|num-layers-in-(?:first|last)|\btorchtitan\b",
@@ -453,6 +458,16 @@ class Prose:
         lines = [line for line in self.lines if len(line) <= 2000 and not line.lstrip().startswith("|")]
         said = [line for line in lines if "peak" in (letters := line.casefold()) or "flop" in letters]
         return [float(next(filter(None, match.groups()))) for line in said for match in _PEAK.finditer(line)]
+
+    @cached_property
+    def prices(self) -> dict[str, float]:
+        """What an hour of each device costs, where a line gives several: `H100 2.40, H200 3.10 dollars per GPU hour`."""
+        found: dict[str, float] = {}
+        for line in self.lines:
+            if len(line) <= 2000 and not line.lstrip().startswith("|") and _AN_HOUR.search(line):
+                said = [(match[1].upper(), float(match[2].replace(",", "."))) for match in _A_PRICE.finditer(line)]
+                found |= dict(said) if len(said) == len(dict(said)) > 1 else {}
+        return found
 
     @cached_property
     def device(self) -> Device | None:

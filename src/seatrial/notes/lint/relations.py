@@ -134,6 +134,8 @@ def term(row: Row, name: str, other: dict[str, object]) -> float | None:
         value = value / seq if name == "token_flops" else value  # type: ignore[operator]
     elif name == "seq":
         value = other.get("seq", row.seq)
+    elif name == "price":
+        value = named.price_of(row)
     elif name == "size":
         value = (label_parameters(str(other.get("size_label", row.record.size_label))) or (None,))[0]
     elif name == "peak":

@@ -219,6 +219,8 @@ def _judge(row: Row) -> tuple[list[tuple[Relation, Rule, float]], list[tuple[Rel
 def _unstated(row: Row, relation: Relation, off: float) -> bool:
     """A power of two in a relation whose batch or sequence the row does not print: it ran with another one."""
     unsaid = UNSAID in key_of(row, relation) or ("gbs", -1) in relation.terms and not row.shows("gbs")
+    if unsaid and any(_source(row, name) is not None for name in relation.measures):
+        return False  # a figure that was copied
     return unsaid and abs(off) < MANY and abs(off / math.log(2) - round(off / math.log(2))) < 0.02
 
 
@@ -295,6 +297,11 @@ def _mended(
 ) -> tuple[list[tuple[Relation, Rule, float]], list[Repair]]:
     """What is broken and what would mend it; where nothing does, without what was found in the table and may be no rule."""
     repairs = list(_repairs(row, broken, kept))
+    # Beside what is far off, what is a little off is none of the slip's.
+    most = max(abs(off) for _, _, off in broken)
+    grave = [each for each in broken if abs(each[2]) > max(GRAVE, most / 5)]
+    if not repairs and 0 < len(grave) < len(broken):
+        broken, repairs = grave, list(_repairs(row, grave, kept))
     if all(_has_flops(relation) and of_another_shape(row, off) for relation, _, off in broken):
         fits = fits_label(row)  # then only a slip of the hand tells
         repairs = [r for r in repairs if r.name in ("layers", "hidden") and r.why and not (fits and "row" in r.why)]
@@ -406,6 +413,8 @@ def _bounds(
             low, high = max(low, ends[0]), min(high, ends[1])
         elif abs(off) > max(LENIENT * may if rule.misses.is_loose else may, GROSSLY if gross else 0.0) + 0.002:
             return None
+    if gross and high + 0.004 < low <= high + GROSSLY:
+        low, high = high, low  # between what each of them gives
     return (low, high) if low <= high + 0.004 else None
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from seatrial.notes.lint.digits import slip
@@ -24,6 +25,7 @@ _UNITS = re.compile(
     re.IGNORECASE,
 )
 _GROUPS = re.compile(r"\d{1,3}(?:[ ,'\u00a0\u2009\u202f]\d{1,4})+(?:\.\d+)?")
+_FOREIGN = re.compile(r"' is (?:a share|memory|FLOP/s|another rate)$")
 _JOB = re.compile(r"\b\d{6,}\b")
 
 
@@ -187,12 +189,16 @@ def _is_used(row: Row, heading: str) -> bool:
 
 def check_reading(sheet: Sheet, problems: Iterable[Problem]) -> list[Finding]:
     found = []
+    problems = list(problems)
+    foreign = Counter((problem.file, problem.column) for problem in problems if _FOREIGN.search(problem.message))
     for problem in problems:
         cells = re.search(r"\bcells?\b.*\b(headings?|headers?|columns?)\b", problem.message)
         code = "cells-vs-header" if cells else "unreadable"
         level: Level = "error" if cells and "taken as empty" not in problem.message else "info"
         if "is not one number" in problem.message and _GROUPS.fullmatch(problem.cell.strip()):
             level = "warning"  # of its thousands one has lost a digit, or has one too many
+        if _FOREIGN.search(problem.message) and foreign[problem.file, problem.column] == 1:
+            level = "warning"  # one cell with the unit of another column
         found.append(Finding(file=problem.file, line=problem.line, code=code, level=level, message=problem.message,
                              column=problem.column or None, printed=problem.cell or None))  # fmt: skip
     reported: set[tuple[str, str]] = set()

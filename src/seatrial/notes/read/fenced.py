@@ -29,7 +29,7 @@ def pipes_of_fences(lines: Iterable[Line]) -> Iterator[Line]:
         bare = found[1].strip()
         if bare[:3] in FENCES:
             fence = "" if fence == bare[:3] else fence or bare[:3]
-        if not _heads(bare):
+        if not _heads(bare, bool(fence)):
             yield found
             continue
         block = [found]
@@ -46,9 +46,11 @@ def _between(line: str) -> str:
     return "|" if "|" in line else delimiter_of(line)
 
 
-def _heads(bare: str) -> bool:
-    """Whether a line can only be the headings of a table of runs."""
-    if bare[:1] in ("|", "#", ">", "+", "") or len(bare) > 1000 or "||" in bare:
+def _heads(bare: str, fenced: bool) -> bool:
+    """Whether a line can only be headings of runs; `# GPUs` opens a section, but not in a fence or before a tab."""
+    if bare[:1] in ("|", ">", "+", "") or len(bare) > 1000 or "||" in bare:
+        return False
+    if bare[0] == "#" and not fenced and "\t" not in bare and bare.lstrip("#")[:1] == " ":
         return False
     titles = _cells(bare, _between(bare))
     named = [title for title in titles if title]

@@ -158,6 +158,8 @@ def _under(heads: Spans, line: str, kind: str) -> list[str] | None:
         return [text for _, _, text in spans]
     if not spans or kind == "words":
         return None
+    if len(words := _spans(line, "words")) == len(heads):
+        return [text for _, _, text in words]  # two cells with but one space between them
     cells = [""] * len(heads)
     for start, end, text in spans:
         near = [max(start - b, a - end, 0) + abs(start + end - a - b) / 1000 for a, b, _ in heads]

@@ -10,6 +10,8 @@ from typing import Literal
 
 from seatrial.notes.read.files import ANSI
 from seatrial.notes.read.logs import is_step
+from seatrial.tables.codec import TYPES
+from seatrial.tables.headings import read_heading
 
 Format = Literal["markdown", "log", "csv", "json"]
 _ALIGNMENT = re.compile(rb"^\s*\|?\s*:?-+:?\s*\|[\s|:-]*$", re.MULTILINE)
@@ -41,6 +43,8 @@ def sniff(path: Path, head: bytes) -> Format:
     if first.startswith((b"{", b"[{", b"[\n")) or first == b"[":
         return "json"
     parted = b"|" not in first and max(first.count(b","), first.count(b"\t"), first.count(b";")) >= 2
-    if parted and not first.startswith(b"#") and not _SENTENCE.search(first):
+    titles = re.split("[,;\t]", first.decode("utf-8", errors="replace"))
+    if parted and not first.startswith(b"#") and not _SENTENCE.search(first) and any(
+            read_heading(title.strip().strip('"')).field or title in TYPES for title in titles):
         return "csv"
     return "markdown"

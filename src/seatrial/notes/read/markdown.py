@@ -52,7 +52,7 @@ _UNDERLINE = re.compile(r"={3,}|-{3,}")
 _PIPE = re.compile(r"(?<!\\)\|")
 _STARS = re.compile(r"^\*{1,6}(?= )")
 """Of a heading in an org file."""
-_BOX = {ord(drawn): plain for plain, letters in (("|", "│┃║"), ("-", "─━"), ("=", "═"),
+_BOX = {ord(drawn): plain for plain, letters in (("|", "│┃║┆"), ("-", "─━"), ("=", "═"),
         ("+", "┌┬┐├┼┤└┴┘╒╤╕╞╪╡╘╧╛┏┳┓┡╇┩┢╈┪┣╋┫┗┻┛┠╂┨╔╦╗╠╬╣╚╩╝╟╫╢╭╮╰╯")) for drawn in letters}  # fmt: skip
 
 

@@ -3,7 +3,7 @@
     for number, line in reshaped(pipes_of_rst(pipes_of_html(read_lines(path)))): ...
 
 A table is turned where its first column reads as headings of runs and its first line does not. A second line of headings is one
-whose cells are units or names, with no number among them.
+whose cells are units or names, with no number among them. A row with one cell alone names what those below it have in common.
 """
 from __future__ import annotations
 
@@ -65,10 +65,37 @@ def _made(block: list[tuple[int, str]]) -> list[tuple[int, str]]:
         made = [row_text(cells) for cells in turned(titles, [cells for _, cells in rows])]
         made.insert(1, row_text(["---"] * (len(rows) + 1)))
         return [(block[0][0], text) for text in made]
+    heading, named = _grouped(titles, rows)
+    if heading:
+        titles, rows, joined = [*titles, heading], named, True
     if not joined:
         return block
     top = block[0][0]
     return [(top, row_text(titles)), (top, row_text(["---"] * len(titles))), *((n, row_text(cells)) for n, cells in rows)]
+
+
+_GROUPS = {"Model": re.compile(r"(?:\S+ ){0,3}?(\S*?\d+(?:\.\d+)?\s?[MBT])\b.{0,40}"),
+           "GPUs": re.compile(r"(\d+)\s?(?:GPUs?|[AHB]\d{2,3}s?)\b.{0,40}"), "Nodes": re.compile(r"(\d+) nodes?\b.{0,40}")}
+
+
+def _grouped(titles: list[str], rows: list[tuple[int, list[str]]]) -> tuple[str, list[tuple[int, list[str]]]]:
+    """Rows with one cell alone say what holds for those below them, `**13B**`: as one more column, and its heading."""
+    alone = {number: said[0] for number, cells in rows
+             if len(cells) > 2 and len(said := [clean(cell) for cell in cells if clean(cell)]) == 1}  # fmt: skip
+    if not alone or rows[0][0] not in alone or 2 * len(alone) > len(rows):
+        return "", []
+    known = {read_heading(title).field for title in titles}
+    for heading, pattern in _GROUPS.items():
+        matches = {number: pattern.fullmatch(text) for number, text in alone.items()}
+        if all(matches.values()) and read_heading(heading).field not in known:
+            label, made = "", []
+            for number, cells in rows:
+                if match := matches.get(number):
+                    label = match[1]
+                else:
+                    made.append((number, [*cells, label]))
+            return heading, made
+    return "", []
 
 
 def _cells(line: str) -> list[str]:

@@ -20,6 +20,7 @@ LONGEST_TABLE = 20_000
 _GRID = re.compile(r"\s*\+(?:[-=]+\+){2,}\s*$")
 _SIMPLE = re.compile(r"\s*=+(?: +=+)+\s*$")
 _DIRECTIVE = re.compile(r"\s*\.\. (list-table|csv-table)::")
+_TYPE = re.compile(r"-+|[iuf]\d{1,2}|str|bool|cat|date|object|int\d*|float\d*")
 _OPTION = re.compile(r"\s+:([\w-]+):\s*(.*)$")
 
 
@@ -96,6 +97,8 @@ def _grid(block: list[tuple[int, str]]) -> list[Row] | None:
         if any(line[at : at + 1] != "|" for at in (edges[0], edges[-1])):
             return None
         pieces = [line[a + 1 : b].strip() for a, b in pairwise(edges)]
+        if not rows and cells and all(_TYPE.fullmatch(piece) for piece in pieces):
+            continue  # what a data frame prints below its headings
         if any(line[at : at + 1] != "|" for at in edges):
             return None
         if cells and drawn and rows:
@@ -162,17 +165,19 @@ def _listed(block: list[tuple[int, str]]) -> list[Row] | None:
 
 def _csv(block: list[tuple[int, str]]) -> list[Row] | None:
     rows: list[Row] = []
+    options = [option for _, line in block[1:] if (option := _OPTION.match(line))]
+    between = next((option.group(2) for option in options if option.group(1) == "delim" and len(option.group(2)) == 1), ",")
     for number, line in block[1:]:
         option = _OPTION.match(line)
         if option and option.group(1) == "header":
-            rows.insert(0, (number, _cells(option.group(2))))
+            rows.insert(0, (number, _cells(option.group(2), between)))
         elif line.strip() and not option:
-            rows.append((number, _cells(line)))
+            rows.append((number, _cells(line, between)))
     return rows
 
 
-def _cells(line: str) -> list[str]:
+def _cells(line: str, between: str) -> list[str]:
     try:
-        return [cell.strip() for cell in next(csv.reader([line.strip()], skipinitialspace=True), [])]
+        return [cell.strip() for cell in next(csv.reader([line.strip()], delimiter=between, skipinitialspace=True), [])]
     except csv.Error:
         return []

@@ -7,6 +7,7 @@
     |-
     | 4 || 9.31
     |}
+    ^ nodes ^ s/it ^         DokuWiki
     |-------+------|         org: a rule between rows; so prints psql, without the outer pipes
     |===                     AsciiDoc: a row a line, or its cells a line each; `== Results`
     |nodes |s/it
@@ -49,6 +50,8 @@ def pipes_of_wiki(lines: Iterable[Line]) -> Iterator[Line]:
             yield number, f"| {inside.strip().strip('|')} |"  # rows in a chat
         elif bare.startswith("||") and bare.endswith("||") and bare.count("||") > 2:
             yield from _headed(number, bare[2:-2].split("||"))
+        elif bare.startswith("^") and bare.endswith("^") and bare.count("^") > 2:
+            yield from _headed(number, bare[1:-1].split("^"))
         elif bare.startswith("{|"):
             block = [(number, line)]
             for found in islice(stream, LONGEST_TABLE):
