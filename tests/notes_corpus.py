@@ -55,7 +55,7 @@ def findings(note: Path) -> list[dict[str, Any]]:
 
     with contextlib.redirect_stdout(io.StringIO()) as said:
         main(["lint", "--json", "--level", "warning", str(note)])
-    found: list[dict[str, Any]] = json.loads(said.getvalue())
+    found: list[dict[str, Any]] = json.loads(said.getvalue() or "[]")
     return found
 
 

@@ -108,6 +108,8 @@ LONGEST_HEADING = 120
 _BRACKET = re.compile(r"[(\[]([^)\]]*)[)\]]")
 
 
+_KEPT_UNDER = re.compile(r"(?:params|hparams|metrics|tags|config|summary|args)[./](?=\w)", re.IGNORECASE)
+"""How a tracker's export begins: `params.nodes`."""
 _AFTER_COMMA = re.compile(r",\s*(ms|s|sec|seconds|min|[GM]i?B|%)$")
 """`step, ms` is `step (ms)`."""
 _THOUSANDS_OF = re.compile(r"\b([kKM])[ -]?([tT]ok(?:en)?s?\b.*|TPS\b.*|tps\b.*)")
@@ -125,7 +127,7 @@ def read_heading(raw: str) -> Column:
     """The column a heading stands for; a column without a field keeps its cells' text."""
     if len(raw) > LONGEST_HEADING:
         return Column(heading=raw.strip())
-    text = _AFTER_COMMA.sub(r" (\1)", from_signs(clean(raw)).strip("*†^ "))
+    text = _AFTER_COMMA.sub(r" (\1)", from_signs(_KEPT_UNDER.sub("", clean(raw))).strip("*†^ "))
     if (axis := _BRACKET.search(text)) and axis[1].strip().upper() in _AXES:
         return Column(heading=raw.strip(), field=_AXES[axis[1].strip().upper()], kind="count")  # `data (FSDP)`
     if text == "S":

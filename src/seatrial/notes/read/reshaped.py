@@ -21,8 +21,8 @@ COUNTED = ("k", "m", "tokens", "seqs", "sequences", "samples")
 """What may stand as a unit under a count."""
 _DELIMITER = re.compile(r"\s*\|?(?:\s*:?-+:?\s*\|)+(?:\s*:?-+:?\s*)?\|?\s*")
 _PIPE = re.compile(r"(?<!\\)\|")
-_UNIT = re.compile(r"\(.{1,30}\)|\[.{1,30}\]|%|[kKMGT]i?B|m?s|secs?|it/s|TFLOP\S*|[\w/]*/(?:s|sec|it|GPU|gpu|node)|tokens|"
-                   r"per (?:s|sec|second|GPU|gpu|chip|device|node|step|it)")
+_UNIT = re.compile(r"\(.{1,30}\)|\[.{1,30}\]|%|[kKMGT]i?B|k?Wh?|°C|m?s|secs?|it/s|TFLOP\S*|[\w/]*/(?:s|sec|it|GPU|gpu|node)|"
+                   r"tokens|per (?:s|sec|second|GPU|gpu|chip|device|node|step|it)")
 
 
 def reshaped(lines: Lines) -> Iterator[tuple[int, str]]:
@@ -109,8 +109,10 @@ def _has_number(cells: list[str]) -> bool:
 def is_second(titles: list[str], cells: list[str]) -> bool:
     """Whether a row under the alignment is the rest of the headings: units and names, with no number."""
     said = [clean(cell) for cell in cells if clean(cell)]
-    # Names as well as units where they are many; two of them are a glossary.
-    heads = all(_UNIT.fullmatch(cell) or len(said) >= FEWEST_HEADINGS and read_heading(cell).field for cell in said)
+    # Names, or the rest of them, as well as units where they are many; two are a glossary.
+    heads = all(_UNIT.fullmatch(cell) or len(said) >= FEWEST_HEADINGS and (
+        read_heading(cell).field or read_heading(f"{title} {cell}").field)
+        for title, cell in zip(titles, map(clean, cells)) if cell)
     # Nothing that is counted has a unit, but for thousands.
     counts = [(column := read_heading(title)).kind == "count" and column.field != "iteration" for title in titles]
     counted = any(count and _UNIT.fullmatch(clean(cell)) and normal(cell) not in COUNTED
