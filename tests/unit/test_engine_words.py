@@ -180,6 +180,7 @@ def test_a_described_engine_is_written_whole(engine: str, files: set[str]):
     ("deepspeed", ("topology.pp=2", "topology.dp=2", "topology.zero=2"), "needs zero <= 1 or pp == 1, and here is pp 2, zero"),
     ("megatron-core", ("topology.zero=2", "topology.dp=2"), "needs zero <= 1"),
     ("megatron-core", ("model.experts=4",), "needs experts == 0"),
+    ("megatron-core", ("topology.pp=2", "topology.stage_layers=[3, 5]"), "here is stage_layers 3-5"),
     ("accelerate", ("model.kv_heads=4",), "needs positions == 'rope' or kv_heads == heads, and here is heads 16, kv_heads 4"),
     ("deepspeed", ("topology.precision=fp16", "execution.device=cpu"), "and here is device cpu, precision fp16"),
 ])
