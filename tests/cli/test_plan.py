@@ -132,7 +132,7 @@ def test_stages_are_even_or_have_places_for_the_embeddings_for_megatron_and_need
     (["--set", "topology.stages=3"], "no such knob"),
     (["--set", "model.layrs=3"], "did you mean 'layers'?"),
     (["--set", "nonsense"], "expected a.b=value"),
-    (["--emit", "mpi"], "megatron-deepspeed, nemo, torchtitan, deepspeed, fsdp2, accelerate are the formats"),
+    (["--emit", "mpi"], "megatron-deepspeed, nemo, megatron-core, torchtitan, deepspeed, fsdp2, accelerate are the formats"),
     (["--size", "big"], "--size 'big'"),
     (["--size", "1B", "--size-tolerance", "300%"], "--size-tolerance"),
     (["--sequence-parallel", "yes"], "use on, off, both or auto"),
@@ -209,6 +209,17 @@ def test_the_pick_is_written_for_megatron(seatrial, tmp_path):
     assert subprocess.run(["bash", "-n", tmp_path / "out" / "train.slurm"], timeout=20).returncode == 0
     again = seatrial(*AS_ASKED, "--emit", "megatron", "--out", tmp_path / "out")
     assert again.status == 2 and "is already there" in again.err
+
+
+def test_what_is_written_for_the_script_of_megatron_core_is_read_back_as_it_is(seatrial, tmp_path):
+    asked = ["plan", "--model", "llama3-8b", "--cluster", "dgx-h100", "--nodes", 2, "--gbs", 128, "--json"]
+    said = seatrial(*asked, "--recompute-modules", "core_attn+mlp", "--emit", "megatron-core", "--out", tmp_path / "out")
+    assert said.status == 0 and (tmp_path / "out" / "train.sh").exists(), said.err
+    first = json.loads(said.out)["candidates"][0]
+    around = json.loads(seatrial("plan", "--around", tmp_path / "out", "--cluster", "dgx-h100", "--json").out)["around"]
+    same = ("dp", "tp", "pp", "vp", "mbs", "zero", "recompute", "recompute_modules", "schedule")
+    assert {name: around[name] for name in same} == {name: first[name] for name in same}
+
 
 
 @pytest.mark.parametrize("model, nodes, flags", [("llama3-8b", 32, "megatron-lm.args"),

@@ -175,11 +175,39 @@ def test_a_described_engine_is_written_whole(engine: str, files: set[str]):
         compile(written[name], name, "exec")
 
 
+CHANGES = ("model.tied=true", "model.biases=qkv", "model.qk_norm=true", "model.head_dim=16", "model.sliding_window=16",
+           "model.mtp=1", "model.sinks=true", "model.ffn=768", "topology.mbs=2", "topology.zero=2", "topology.recompute=full",
+           "topology.recompute=selective", "topology.precision=bf16", "topology.zero_group=2", "topology.gradients_group=2",
+           "batch.gbs=32", "batch.documents=fixed:16", "execution.compile=true", "execution.optimizer=adamw-plain",
+           "execution.moments=bf16", "execution.attention=stored", "execution.overlap=tensor", "execution.logits_chunk=128")
+
+
+@pytest.mark.parametrize("engine", ["torchtitan", "fsdp2", "deepspeed", "megatron-core", "accelerate"])
+def test_nothing_that_changes_a_measurement_is_left_out_without_a_word(engine: str):
+    def told(*settings: str) -> dict[str, str]:
+        layout = {"dp": 4, "zero": 1 if engine == "megatron-core" else 3}
+        data = {"engine": engine, "model": {"base": "tiny-llama"}, "batch": {"gbs": 16}, "topology": layout}
+        trial, recipe = trialfile.build(data, settings)
+        adapter = engine_for(trial)
+        adapter.check(trial, recipe, here=False)
+        return adapter.emitted(trial, recipe)
+
+    def left_out(change: str) -> bool:
+        try:
+            return told(change) == usual
+        except BadInput:
+            return False
+
+    usual = told()
+    assert [change for change in CHANGES if left_out(change)] == []
+
+
 @pytest.mark.parametrize("engine, settings, why", [
     ("fsdp2", ("topology.tp=2",), "needs tp == 1, and here is tp 2"),
     ("deepspeed", ("topology.pp=2", "topology.dp=2", "topology.zero=2"), "needs zero <= 1 or pp == 1, and here is pp 2, zero"),
     ("megatron-core", ("topology.zero=2", "topology.dp=2"), "needs zero <= 1"),
     ("megatron-core", ("model.experts=4",), "needs experts == 0"),
+    ("megatron-core", ("topology.pp=2", "topology.stage_layers=[3, 5]"), "here is stage_layers 3-5"),
     ("accelerate", ("model.kv_heads=4",), "needs positions == 'rope' or kv_heads == heads, and here is heads 16, kv_heads 4"),
     ("deepspeed", ("topology.precision=fp16", "execution.device=cpu"), "and here is device cpu, precision fp16"),
 ])

@@ -6,448 +6,32 @@
 
 A step is a few moments that can be the fullest: a block's backward pass (in its MLP, in a norm, in attention that keeps its
 scores) wherever the schedule holds most (`held.py`), the loss, the embedding, the optimizer's own. Each is arithmetic on the
-layout: a `Layout` of numbers gives numbers, and one of the planner's columns (`plan/ours.py`) gives arrays. Rows below are
-tokens x hidden numbers: a GPT block keeps 16 of them (see `Block`).
+layout (`layout.py`): numbers give numbers, and the planner's columns (`plan/ours.py`) arrays. What buckets hold is in
+`states.py`, what a block keeps in `block.py`.
 """
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from seatrial.arith import experts, layer
+from seatrial.arith import layer
+from seatrial.arith.block import TOKEN, Block, positions
 from seatrial.arith.counts import Count, ever, larger, pick, smaller
 from seatrial.arith.held import Held, held_by
+from seatrial.arith.layout import EVEN, FP32, Layout
 from seatrial.arith.routed import Routed
-from seatrial.schedule import splits_backward
-from seatrial.spec import BYTES, Trial, context_split, experts_of_stages, stages_of
+from seatrial.arith.states import Chunk, Routes, State, chunks_of, state_of, up
+from seatrial.spec import Trial, experts_of_stages, stages_of
 
-FP32 = 4
-TOKEN = 8
-"""Bytes of a token's number."""
 LOGITS_BYTES = 2**31
 MATRICES = 4
 """Of a block."""
 PIECES, LEAST_PIECE = 32, 4096
 """Of moments that are widened for the update (`engine/core/optim.py`)."""
-
-EVEN = (1.0, 1.0)
-"""Rows that experts receive over an even share: over layers and micro-batches, and most in the layer that a backward pass
-begins with, when all others are still held."""
-
 PARTS = ("weights", "gradients", "optimizer", "activations", "working", "logits", "communication", "buffers", "workspaces")
 WORKSPACE = 32 * 2**20
 """Of cuBLAS on Hopper and later (a quarter of it before), one a thread that issues GEMMs; and of our own choice of algorithms
 (`engine/fast/tuned_gemm.py`)."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Layout:
-    """What the count asks of a trial. Choices are 0 or 1."""
-
-    shape: layer.Shape
-    """A Model …"""
-    topology: Any
-    """… and a Topology, or columns under the same names."""
-    vocab: Count
-    """Rows of the embedding as stored, padding included."""
-    microbatches: Count
-    selective: Count
-    full: Count
-    splits: Count
-    """Whether the schedule splits the backward pass."""
-    element: Count
-    """Bytes of a weight as it is computed with."""
-    bf16: Count
-    """… whether these are upper halves of fp32 …"""
-    fp8: Count
-    """… and whether blocks compute in eight bits."""
-    moments: Count
-    """Bytes."""
-    plain: Count
-    """adamw-plain"""
-    bucket: Count
-    """Numbers in a full bucket."""
-    logits_chunk: Count
-    neighbours: Count = 1
-    """Context-parallel ranks that share heads …"""
-    gathers_keys: Count = 0
-    """… and whether keys of the others are gathered, where they do not come round a ring."""
-    packs: Count = 0
-    """Whether documents are packed: one rank alone then attends as a ring of one does."""
-    mixture: bool = False
-    """Whether there are experts anywhere …"""
-    gathers_tokens: Count = 0
-    """… whether all tokens are gathered for them …"""
-    load: Count = 1.0
-    """… and rows that they receive over an even share, over layers and micro-batches …"""
-    most_load: Count = 1.0
-    """… and where they are most."""
-
-    @classmethod
-    def of(cls, trial: Trial, load: tuple[float, float] = EVEN) -> Layout:
-        m, t, execution = trial.model, trial.topology, trial.execution
-        return cls(
-            shape=m, topology=t, vocab=m.padded_vocab(t.tp), microbatches=trial.microbatches,
-            selective=int(t.recompute == "selective"), full=int(t.recompute == "full"), splits=int(splits_backward(t.schedule)),
-            element=max(2, BYTES[t.precision]), bf16=int(t.precision in ("bf16", "fp8")), fp8=int(t.precision == "fp8"),
-            moments=BYTES[execution.moments], plain=int(execution.optimizer == "adamw-plain"),
-            bucket=int(execution.bucket_mib * 2**20 / FP32), logits_chunk=execution.logits_chunk,
-            neighbours=context_split(m, t)[0], gathers_keys=int(t.cp_kind == "gather"),
-            packs=int(trial.batch.documents is not None), mixture=m.mixture,
-            gathers_tokens=int(t.moe_dispatcher == "allgather"), load=load[0], most_load=load[1],
-        )  # fmt: skip
-
-    @cached_property
-    def seq(self) -> Count:
-        """Tokens of a sequence that a rank has."""
-        return self.shape.seq // self.topology.cp
-
-    @cached_property
-    def divided(self) -> Count:
-        """Whether other ranks have the rest, or attention is in pieces all the same."""
-        return ((self.topology.cp > 1) | (self.packs > 0)) * 1
-
-    @cached_property
-    def fuses(self) -> Count:
-        """Whether a GPU runs a block as one function (`engine/fast/config.py`)."""
-        s = self.shape
-        return (1 - s.is_latent) * (1 - s.has_sinks) * (1 - s.normed_qk * s.layernorm) * self.half
-
-    @cached_property
-    def rows(self) -> Count:
-        """Numbers of the vocabulary's matrix on one rank."""
-        return self.vocab // self.topology.tp * self.shape.hidden
-
-    @cached_property
-    def row(self) -> Count:
-        """Bytes."""
-        return self.topology.mbs * self.seq * self.shape.hidden * self.element
-
-    @cached_property
-    def cuts(self) -> Count:
-        """Whether norms see a stretch of the sequence."""
-        return self.topology.sequence_parallel * (self.topology.tp > 1)
-
-    @cached_property
-    def outside(self) -> Count:
-        """Rows of the residual stream."""
-        return 1 / pick(self.cuts, self.topology.tp, 1)
-
-    @cached_property
-    def over(self) -> tuple[Count, Count, Count]:
-        """Ranks that weights, gradients and optimizer state are divided over."""
-        found: tuple[Count, Count, Count] = self.topology.divided_over
-        return found
-
-    @cached_property
-    def experts_over(self) -> tuple[Count, Count, Count]:
-        """The same of experts."""
-        found: tuple[Count, Count, Count] = self.topology.experts_divided_over
-        return found
-
-    @cached_property
-    def half(self) -> Count:
-        return (self.element < FP32) * 1
-
-
-# what the buckets hold
-
-
-class Chunk(NamedTuple):
-    """Virtual stages of a rank that are alike."""
-
-    count: Count
-    layers: Count
-    first: Count
-    last: Count
-    mixed: Count = 0
-    """Layers that have experts."""
-
-
-class State(NamedTuple):
-    """Numbers on one rank."""
-
-    flat: Count
-    """In all buckets, with what rounding adds."""
-    block: Count
-    """A block's parameters, each at a multiple of hidden …"""
-    gathered: Count
-    """… and rounded up to be cut over replicas."""
-    deep: Count
-    """Blocks of a full bucket."""
-    bucket: Count
-    """The fullest of blocks."""
-    several: Count
-    """Whether there is more than one as full …"""
-    chained: Count
-    """… and one after the other."""
-    tail: Count
-    """What the optimizer updates right before the embedding or the head, if anything."""
-    joined: Count
-    """Whether the last norm lies in a bucket with blocks."""
-    owns_head: Count
-    """Whether the head is a matrix of its own here."""
-
-
-def state_of(lay: Layout, chunks: list[Chunk]) -> State:
-    s, tp = lay.shape, lay.topology.tp
-    unit = s.hidden * lay.over[2]
-    tensors, entries = layer.tensors(s, tp), layer.entry(s)
-    block, raw = _aligned(tensors, s), layer.numbers(tensors)
-    if lay.mixture:
-        rest, mixed = [*experts.rest_split(s, tp), *experts.rest_whole(s)], sum(c.count * c.mixed for c in chunks)
-        every = larger(1, sum(c.count * c.layers for c in chunks))
-        # Layers of both kinds lie in the same buckets.
-        block, raw = (both + mixed * (own - both) // every for both, own in
-                      ((block, _aligned(rest, s)), (raw, layer.numbers(rest))))
-    entry, raw_entry, norm = _aligned(entries, s), layer.numbers(entries), layer.norm(s, s.hidden)
-    alone = (lay.topology.zero == 3) * 1
-    deep = pick(alone, 1, larger(1, lay.bucket // raw))
-    flat = owns_head = fullest = buckets = stages = tail = chained = 0
-    for count, layers, first, last, _ in chunks:
-        own_head = last * (1 - s.ties * first)
-        begins = last * (1 - alone) * smaller(layers, larger(0, (lay.bucket - norm) // raw))
-        """Blocks in the bucket of the last norm."""
-        left = layers - begins
-        rest = left % deep
-        open_blocks = pick((rest > 0) * 1, rest, pick((left > 0) * 1, deep, begins))
-        open_norm = last * norm * (left == 0)
-        joins = (1 - alone) * (open_blocks * raw + open_norm + raw_entry <= lay.bucket) * ((open_blocks > 0) | (open_norm > 0))
-        apart = _up(entry, unit)
-        joined = _up(open_blocks * block + open_norm + entry, unit) - _up(open_blocks * block + open_norm, unit)
-        path = last * _up(norm + begins * block, unit) + left // deep * _up(deep * block, unit) + _up(rest * block, unit)
-        path = path + first * (entry > 0) * pick(joins, joined, apart)
-        flat = flat + count * (path + (first + own_head) * _up(lay.rows, unit))
-        owns_head = owns_head + count * own_head
-        buckets = buckets + count * (layers // larger(1, smaller(deep, layers)))
-        chained = larger(chained, (layers >= 2 * deep) * 1)
-        stages = stages + count
-        tail = tail + count * first * pick(larger(joins, 1 - s.learned), open_blocks * block, 0)
-        fullest = larger(fullest, (count > 0) * _up(smaller(deep, layers) * block, unit))
-    return State(
-        flat=flat, block=block, gathered=_up(block, unit), deep=deep, bucket=fullest, several=(buckets > 1) * 1,
-        chained=larger(chained, (buckets > 1) * (1 - owns_head)), tail=larger(tail, owns_head * (stages > 1) * fullest),
-        owns_head=owns_head, joined=(1 - alone) * (norm + raw <= lay.bucket),
-    )  # fmt: skip
-
-
-class Routes(NamedTuple):
-    """The same of experts, whose buckets are their own."""
-
-    flat: Count = 0
-    block: Count = 0
-    """Of a layer that has some …"""
-    mean: Count = 0
-    """… and over all layers of the rank."""
-    gathered: Count = 0
-    deep: Count = 1
-    bucket: Count = 0
-
-    @classmethod
-    def of(cls, lay: Layout, chunks: list[Chunk]) -> Routes:
-        if not lay.mixture:
-            return cls()
-        s, unit = lay.shape, lay.shape.hidden * lay.experts_over[2]
-        tensors = experts.expert_tensors(s, lay.topology.ep, lay.topology.expert_tp)
-        block, raw = _aligned(tensors, s), larger(1, layer.numbers(tensors))
-        deep = pick((lay.topology.zero == 3) * 1, 1, larger(1, lay.bucket // raw))
-        flat = fullest = 0
-        for chunk in chunks:
-            flat = flat + chunk.count * (chunk.mixed // deep * _up(deep * block, unit) + _up(chunk.mixed % deep * block, unit))
-            fullest = larger(fullest, (chunk.count > 0) * _up(smaller(deep, chunk.mixed) * block, unit))
-        mean = flat // larger(1, sum(chunk.count * chunk.layers for chunk in chunks))
-        return cls(flat=flat, block=block, mean=mean, gathered=_up(block, unit), deep=deep, bucket=fullest)
-
-
-def _up(value: Count, multiple: Count) -> Count:
-    return -(-value // multiple) * multiple
-
-
-def _aligned(tensors: list[layer.Tensor], s: layer.Shape) -> Count:
-    return sum(_up(tensor.numbers, s.hidden) for tensor in tensors)
-
-
-# what a block keeps
-
-
-@dataclass(frozen=True, kw_only=True)
-class Block:
-    """In rows on one tensor-parallel rank."""
-
-    kept: Count
-    """From its forward pass to its backward pass."""
-    inside_mlp: Count
-    """What the backward pass adds at its fullest: what it makes again, and gradients of the MLP's inner width …"""
-    gone: Count
-    """… of which this is gone when the first gradient of a weight comes …"""
-    at_weight: Count
-    """… when the gradient of the MLP's first matrix is computed …"""
-    at_norm: Count
-    """… in the norm before the MLP …"""
-    at_scores: Count
-    """… in attention that keeps its scores, or norms its heads …"""
-    at_input: Count
-    """… and, where weights' gradients wait, in its last GEMM."""
-    forward: Count
-    """What the forward pass adds to what it keeps, at the end of the MLP."""
-    gemms: Count
-    """Inputs and gradients of the four GEMMs, which a split backward pass keeps for the weights …"""
-    last_gemm: Count
-    """… and of the one that it comes to last."""
-
-    @classmethod
-    def of(cls, lay: Layout, *, gpu: bool, routed: Routed | None = None) -> Block:
-        """norm in and out twice, query-key-value, attention out, the MLP's inner width before and after its activation; or in
-        the MLP's place what experts keep."""
-        s, o, cuts, splits, full, selective = lay.shape, lay.outside, lay.cuts, lay.splits, lay.full, lay.selective
-        qkv, rotated, context, up, inner = (width / s.hidden for width in layer.widths(s, lay.topology.tp))
-        grouped = (s.kv != s.heads) * 1
-        fused = gpu * lay.fuses if routed is None else 0
-        # A fused SwiGLU puts its result where the backward pass has its gradient, which it makes where the input was.
-        gated = s.gated * (1 - fused)
-        product = pick(s.gated * fused, 0, inner)
-        """What is kept of the activation's output."""
-        # No fused kernel of a GPU takes grouped heads in fp32: scores are kept, and queries, keys and values for each head.
-        stored = gpu * (1 - lay.half) * grouped * (1 - lay.divided)
-        scores = stored * s.heads * lay.seq / s.hidden / lay.topology.tp
-        attention = pick(stored, scores + 4 * context + s.normed_qk * qkv,
-                         qkv + pick(fused, s.normed_qk, 1) * rotated + context)
-        # Of a divided sequence queries, keys and values are copies; what some heads attended is kept beside its tokens.
-        shared = (lay.neighbours > 1) * 1
-        attention = pick(lay.divided, (1 + s.normed_qk) * qkv + (1 + shared) * context, attention)
-        # Of each token: a number a head of attention, one or two of each norm, and one a head of a norm of queries and keys.
-        small = (1 - stored) * s.heads / lay.topology.tp + 2 * (1 + s.layernorm)
-        over_each = s.heads // lay.topology.tp + -(-s.kv // lay.topology.tp)
-        small = small + (1 - fused) * s.normed_qk * (1 + s.layernorm) * over_each
-        silu = gated * gpu * inner
-        between, last = 2 * o, 1 + qkv
-        """Norms' results, and the last GEMM's factors."""
-        if ever(s.is_latent):
-            short = Short.of(lay, gpu=gpu)
-            attention, between = pick(s.is_latent, short.kept, attention), between + s.is_latent * short.normed
-            small, qkv = small + s.is_latent * 2 * o, pick(s.is_latent, short.gemms, qkv)
-            last = pick(s.is_latent, o + short.down, 1 + qkv)
-        whole = 4 * o + attention + up + product + silu + small * FP32 / lay.element / s.hidden
-        # In eight bits norms and the activation are always made again.
-        selective = larger(selective, lay.fp8 * (1 - full))
-        made = lay.fp8 * (2 * o + product)
-        if routed is not None:
-            return cls._routed(lay, routed, whole=whole - up - product - silu + routed.kept, between=between,
-                               gemms=qkv + context, gpu=gpu)
-        kept = pick(full, o, whole - selective * (between + product))
-        again = full * (whole - o - made)
-        # The gradient of the activation's output and, for a gated one, of its input with products between.
-        gradients = pick(gated, (2 if gpu else 4) * inner, inner) + selective * (1 - lay.fp8) * product
-        gradients = gradients + lay.fp8 * (up + 0.5 * inner + 1)
-        # What the weights' GEMMs wait for is not let go as the pass goes on.
-        waits = splits * (1 - fused) * inner
-        gathered = cuts * pick(gated, splits, 1 - lay.fp8)
-        # The MLP's own is gone by then, but what waits.
-        gone = up + silu + pick(splits, product - inner - selective * product, (1 - selective) * product)
-        # A cut sequence is put together in the order of the ranks, and then in its own.
-        copies = cuts * (1 + (lay.topology.mbs > 1) * pick(fused, 1, 2 if gpu else 1) + larger(splits, fused))
-        at_weight = again - gone + up + 1 + copies + selective * o
-        rms = (1 - s.layernorm) * (0 if gpu else 1) * o * pick(lay.half, 10, 4)
-        waiting = pick(splits, up + selective * o + 2 * cuts, -(1 - selective) * o)
-        at_norm = again - gone + waiting + rms + o
-        at_scores = stored * (again + 2 * scores - gone + waiting - o - context)
-        # A norm over heads sees the whole sequence.
-        over_heads = s.normed_qk * (1 - s.layernorm) * (0 if gpu else 1)
-        at_heads = over_heads * (again - gone + waiting - o - context - rotated + qkv + context * pick(lay.half, 10, 4))
-        at_keys = lay.divided * (again - gone + waiting - o - shared * context + Keys.of(lay, context).backward)
-        gemms = (4 + qkv + context + up + inner) * pick(lay.fp8, 0.5, 1)
-        at_input = splits * (gemms - kept + (2 + fused) * o + larger(1 + cuts * (lay.topology.mbs > 1), rms + o))
-        forward = 1 + o + selective * (1 - lay.fp8) * (o + product) + full * (2 * o + up + product) + inner - product
-        used = fused * (1 - splits) * pick(lay.fp8, up + inner, (1 - s.gated) * up)
-        return cls(
-            kept=kept, inside_mlp=again + gradients + waits + gathered + o, gone=used, at_weight=at_weight + o,
-            at_norm=at_norm + o, at_scores=larger(at_scores, at_heads, at_keys) + o, at_input=at_input, forward=forward,
-            gemms=gemms, last_gemm=last * pick(lay.fp8, 0.5, 1),
-        )  # fmt: skip
-
-
-    @classmethod
-    def _routed(cls, lay: Layout, routed: Routed, *, whole: Count, between: Count, gemms: Count, gpu: bool) -> Block:
-        """The norm's result is made again before all that the experts do with it."""
-        o, full, selective, splits = lay.outside, lay.full, lay.selective, lay.splits
-        again = full * (whole - o)
-        kept = pick(full, o, whole - selective * (between + routed.cheap))
-        gone = routed.kept - selective * routed.cheap
-        rms = (1 - lay.shape.layernorm) * (0 if gpu else 1) * o * pick(lay.half, 10, 4)
-        at_norm = again - gone + pick(splits, routed.waits, -(1 - selective) * o) + rms + routed.norm + o
-        gemms = 2 + gemms + routed.waits
-        return cls(
-            kept=kept, gone=0, at_weight=0,
-            inside_mlp=again + larger(routed.backward, full * routed.forward) + selective * o + splits * routed.late + o,
-            at_norm=at_norm + o, at_scores=0, at_input=splits * (gemms - kept + 2 * o + rms + o),
-            forward=routed.forward + o + selective * (o + routed.cheap) + full * (whole - 2 * o), gemms=gemms,
-            last_gemm=0,
-        )  # fmt: skip
-
-
-class Short(NamedTuple):
-    """Latent attention: rows that short vectors and the heads made of them take (`engine/core/latent.py`)."""
-
-    kept: Count
-    normed: Count
-    """Of it, results of the norms between."""
-    gemms: Count
-    """Inputs and gradients of its GEMMs but that back into the residual stream …"""
-    down: Count
-    """… of them, what the first one gave."""
-
-    @classmethod
-    def of(cls, lay: Layout, *, gpu: bool) -> Short:
-        s, o = lay.shape, lay.outside
-        heads, wide = -(-s.heads // lay.topology.tp) / s.hidden, s.head_size + s.rope_dim
-        padded = lay.divided if gpu else 1
-        """Values are made as wide as keys, and cut again."""
-        as_wide = larger(wide, s.value_dim)
-        values = pick(padded * (as_wide > s.value_dim), as_wide, pick(padded, 0, s.head_size) + s.value_dim)
-        mixed = s.value_dim + padded * (as_wide > s.value_dim) * as_wide
-        down, normed = o * (s.q_rank + s.kv_rank + s.rope_dim) / s.hidden, o * (s.q_rank + s.kv_rank) / s.hidden
-        query = heads * wide
-        return cls(down=down, kept=down + normed + 2 * query + heads * (values + mixed), normed=normed,
-                   gemms=down + normed + query + heads * (s.head_size + s.value_dim))
-
-
-class Keys(NamedTuple):
-    """What attention over the keys of other ranks makes for a while, in rows (`engine/core/context.py`)."""
-
-    backward: Count
-
-    @classmethod
-    def of(cls, lay: Layout, queries: Count) -> Keys:
-        wide = larger(FP32 / lay.element, 1)
-        both = 2 * -(-lay.shape.kv // lay.topology.tp) * lay.shape.head_size / lay.shape.hidden
-        """Keys and values of this rank's tokens."""
-        ring = lay.topology.cp // lay.neighbours
-        more, several = (ring > 2) * 1, (ring > 1) * 1
-        mixed = queries + both
-        # At hand and on their way; gradients of this rank's own, of others on their way, and of those just attended.
-        round_ = queries * wide + (1 + more) * both + (1 + 2 * more) * both * wide + larger(mixed, 2 * both * wide)
-        gathered = queries * wide + ring * both + larger(2 * ring * both * wide, ring * both * wide + mixed)
-        alone = queries + both + both * wide
-        found = queries + pick(several, pick(lay.gathers_keys, gathered, round_), alone)
-        # Gradients on their way back to whose tokens they are of: side by side, by rank, and as they come.
-        return cls(backward=larger(found, (lay.neighbours > 1) * (2 * queries + both * wide + 3 * mixed + both)))
-
-
-def _positions(lay: Layout) -> Count:
-    """Bytes of what all blocks share: angles, or the biases of every piece of attention; and where the tokens stand."""
-    s, ring = lay.shape, lay.topology.cp // lay.neighbours
-    heads = s.heads // lay.topology.tp // lay.neighbours
-    member = lay.seq * lay.neighbours
-    # Of its own keys all pairs, of the others' half; gathered, of two stretches the keys up to each.
-    pairs = member * member * pick(lay.gathers_keys * (ring > 1), (2 * ring + 1) / 4, (ring + 1) / 2)
-    # Inside documents biases are made for each piece as it is attended.
-    alibi = (1 - s.learned - s.rope) * (1 - lay.packs)
-    angles = pick(s.is_latent, s.rope_dim, s.head_size)
-    return (alibi * heads * pairs + s.rope * angles * lay.seq) * lay.element + lay.divided * lay.seq * TOKEN
-
-
-# the moments of a step
 
 
 def workspaces(lay: Layout) -> Count:
@@ -558,7 +142,7 @@ class Rank:
         has_words, has_head, layers = (sum(c.count * what for c, what in zip(chunks, which)) for which in (
             [c.first for c in chunks], [c.last for c in chunks], [c.layers for c in chunks]))  # fmt: skip
         # Of the largest bucket, what is left when it was summed among those that share the weights and travels on.
-        largest = larger(state.bucket, (has_words + has_head > 0) * _up(lay.rows, s.hidden * shards))
+        largest = larger(state.bucket, (has_words + has_head > 0) * up(lay.rows, s.hidden * shards))
         between = (1 - whole) * (by_gradients > by_weights) * (largest // by_weights)
         # Moments, and what masters take beside the weights: on a GPU the 16 bits that these leave out.
         split = gpu * lay.bf16 * (1 - lay.plain)
@@ -599,7 +183,7 @@ class Rank:
         return cls(
             weights=(state.flat // by_weights + routes.flat // routed_weights) * element + whole * layers * eight,
             optimizer=(own + routed_own) * (2 * lay.moments + lay.half * pick(split, FP32 - element, FP32)),
-            buffers=_positions(lay),
+            buffers=positions(lay),
             workspaces=workspaces(lay) if gpu else 0,
             row=row, outside=o, tokens=lay.topology.mbs * lay.seq * TOKEN, words=lay.rows, number=element,
             gradient=pick(narrow, element, FP32), shares=(by_gradients > 1) * 1, gathers=1 - whole, splits=lay.splits,
@@ -802,12 +386,3 @@ def footprint(trial: Trial, *, rank: int = 0, gpu: bool = False, load: tuple[flo
     # The optimizer's own is not among a pass's.
     activations = max(round(one.activations + one.working + one.communication) for one in found[:-1])
     return Footprint(**peaks, activations=activations, at_peak={part: round(size) for part, size in fullest._asdict().items()})
-
-
-def chunks_of(layers: tuple[int, ...], mixed: tuple[int, ...], *, first: bool, last: bool) -> list[Chunk]:
-    """Of a rank's virtual stages, those that are alike as one; `mixed`: their layers that have experts."""
-    found: dict[tuple[int, int, int, int], int] = {}
-    for number, (count, routed) in enumerate(zip(layers, mixed)):
-        key = count, int(first and number == 0), int(last and number == len(layers) - 1), routed
-        found[key] = found.get(key, 0) + 1
-    return [Chunk(count, *key) for key, count in found.items()]

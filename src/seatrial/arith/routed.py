@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from seatrial.arith.counts import Count, larger, pick
 
 if TYPE_CHECKING:
-    from seatrial.arith.footprint import Layout
+    from seatrial.arith.layout import Layout
 
 FP32 = 4
 INDEX = 8

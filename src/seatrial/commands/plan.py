@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from seatrial import shipped
 from seatrial.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
 from seatrial.options import (
     ATTENTION,
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 MOST_EMITTED = 1000
 FORMATS = {"megatron": "", "megatron-lm": "megatron-core", "megatron-deepspeed": "megatron-deepspeed", "nemo": "megatron-core",
-           "torchtitan": "torchtitan", "deepspeed": "deepspeed", "fsdp2": "fsdp2", "accelerate": "accelerate"}  # fmt: skip
+           **{name: name for name in ("megatron-core", "torchtitan", "deepspeed", "fsdp2", "accelerate")}}
 """What --emit writes -> the engine whose layouts are searched; `megatron` is whichever of two dialects can say the model."""
 EXITS = "Exit status: 0 a layout was found; 1 nothing works, with the reason and the nearest that does; 2 bad input."
 
@@ -106,15 +107,19 @@ def register(app: typer.Typer) -> None:
             nodes_max=space.nodes_max, procs_per_node=space.procs_per_node, sequence_parallel=space.sequence_parallel,
             precision=space.precision, attention=attention, headroom=headroom, rampup=rampup, rules=rule,
             settings=settings, shape_searched=size is not None)  # fmt: skip
+        free = emit is not None and engine is None and file is None and started is None
+        if free and emit != "megatron":
+            # Megatron-core has more than the script that is run here, whose file says so.
+            engine = str(shipped.example("engines/megatron-core.toml")) if emit == "megatron-core" else FORMATS[str(emit)]
         if started is not None:
             asked, rules = question_around(started, knobs=space.knobs, rules=rule, headroom=headroom, settings=settings,
                                            sequence_parallel=space.sequence_parallel)
         else:
             asked, rules = question(knobs=space.knobs, engine=engine)
-        if emit and engine is None and file is None and started is None:
+        if free and emit == "megatron":
             from seatrial.plan.emit import writable
 
-            engine, fixed = writable(asked.model) if emit == "megatron" else (FORMATS[emit], {})
+            engine, fixed = writable(asked.model)
             given = {name: value for name, value in space.knobs.items() if value is not None}
             asked, rules = question(knobs={**space.knobs, **fixed, **given}, engine=engine)
         told = ask.ask(asked, rules=rules, by=by, top=top, tokens=None if tokens is None else number("tokens", tokens),
@@ -176,7 +181,7 @@ def _emitted(to: str, found: Found, batch: Batch, preamble: Path | None, config:
         trial = found.trial(i)
         ramped = replace(trial, batch=batch) if trial.batch.gbs == batch.gbs else trial
         try:
-            if to.startswith("megatron"):
+            if to in ("megatron", "megatron-lm", "megatron-deepspeed"):
                 files = emit.megatron(ramped, preamble=preamble, options=getattr(own, "options", None),
                                       shell=getattr(own, "preamble", ()), only=to)
             else:

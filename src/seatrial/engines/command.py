@@ -60,7 +60,8 @@ def resolved(trial: Trial) -> dict[str, Any]:
     m, t, x = trial.model, trial.topology, trial.execution
     chosen = dataclasses.asdict(m.architecture) | {
         "head_dim": m.head_size, "padded_vocab": m.padded_vocab(t.tp), "biased": m.architecture.biases == "all",
-        "latent": m.latent is not None, "recompute_modules": "+".join(t.modules(m)),
+        "latent": m.latent is not None, "windows": m.has_windows, "sinks": m.sinks, "mtp": m.mtp,
+        "documents": trial.batch.documents, "recompute_modules": "+".join(t.modules(m)),
         "zero_group": t.zero_group or t.data_ranks, "world": t.world, "microbatches": trial.microbatches,
         "compile": x.compile, "device": x.device, "optimizer": x.optimizer, "moments": x.moments}  # fmt: skip
     return columns.by_field(trial) | chosen

@@ -26,7 +26,7 @@ from seatrial.errors import BadInput, Infeasible
 from seatrial.files import save
 from seatrial.recipe import Recipe
 from seatrial.rules import Violation
-from seatrial.spec import Trial, stages_of
+from seatrial.spec import Execution, Trial, stages_of
 
 
 def driver(name: str) -> str:
@@ -50,6 +50,8 @@ class Scripted(Foreign):
     otherwise: tuple[str, ...] = ()
     """Codes of rules of all engines that it has in another form, among those of `why_not`."""
 
+    takes: tuple[str, ...] = ()
+    """Fields of [execution] beyond device and compile that it is told."""
     without_layers: bool = False
     """Whether a stage may have the embedding or the head alone, where stages are more than layers."""
 
@@ -89,6 +91,10 @@ class Scripted(Foreign):
                 raise BadInput(f"recipe.{name}: a trial of {self.name} trains on random tokens and saves nothing; leave it out")
         if trial.execution.moments != "fp32":
             raise BadInput(f"execution.moments {trial.execution.moments}: {self.name} has fp32")
+        usual = Execution()
+        for name in ("attention", "overlap", "optimizer", "logits_chunk"):
+            if name not in self.takes and (asked := getattr(trial.execution, name)) != getattr(usual, name):
+                raise BadInput(f"execution.{name} {asked}: {self.name} has what it has, and is not told; leave it out")
         if here:
             homes.python_of(self.name, self.module, trial)
 

@@ -29,7 +29,7 @@ CONFIG, SPEC = "torchtitan.toml", "seatrial_trial"
 
 class Torchtitan(Scripted):
     name, module, model = "torchtitan", "torchtitan", "fsdp2"
-    otherwise, without_layers = (GROUPED,), True
+    otherwise, without_layers, takes = (GROUPED,), True, ("optimizer",)
     applied = ("tp", "pp", "cp", "gbs", "seq", "hidden", "layers", "heads")
 
     def speaks(self, trial: Trial) -> int:

@@ -52,6 +52,8 @@ def of_command(found: list[shell.Flag], engine: str, started: shell.Started, *, 
     model |= shaped(**{name: told.get(name) for name in CHOICES if told.has(name)}, tied=tied,
                     biases="all" if told.on("biased") else "none", qk_norm=False, embedding_norm=False)
     layout.setdefault("sequence_parallel", False)
+    if layout.get("recompute") != "selective" or layout.get("recompute_modules") == "core_attn":
+        layout.pop("recompute_modules", None)  # what is there without a list
     if layout.get("vp", 1) > 1:
         layout.setdefault("schedule", "interleaved")
     others = layout.get("tp", 1) * layout.get("pp", 1) * layout.get("cp", 1)

@@ -15,8 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seatrial import stages
-from seatrial.arith.footprint import FP32, PARTS, Chunk, Layout, Moment, Rank, chunks_of
+from seatrial.arith.footprint import PARTS, Moment, Rank
 from seatrial.arith.held import Held, fullest, held_by
+from seatrial.arith.layout import FP32, Layout
+from seatrial.arith.states import Chunk, chunks_of
 from seatrial.plan import experts
 from seatrial.plan.configs import GATHER, PRECISIONS, RECOMPUTE, SCHEDULES, SPLITS, Configs, Floats, Ints, execution_at
 from seatrial.schedule import KINDS, splits_backward

@@ -20,7 +20,8 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.nn.attention import SDPBackend
 
-from seatrial.arith.footprint import Layout, workspaces
+from seatrial.arith.footprint import workspaces
+from seatrial.arith.layout import Layout
 from seatrial.documents import CORPUS
 from seatrial.engine.core.comm import Comm, Dealt, Pending
 from seatrial.engine.core.layers import swiglu_by_autograd
