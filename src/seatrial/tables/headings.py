@@ -144,7 +144,7 @@ def read_heading(raw: str) -> Column:
     found = found or BY_NAME.get(plain.removeprefix("num ").removeprefix("est "))
     if found is None:
         words = plain.split()
-        if len(words) > 1 and words[-1] in _UNIT_WORDS and (found := BY_NAME.get(" ".join(words[:-1]))):
+        if len(words) > 1 and words[-1] in _UNIT_WORDS and words[-2] != "per" and (found := BY_NAME.get(" ".join(words[:-1]))):
             found = None if found[1] in ("count", "word") else found  # `GPU hours`, `run B`
             inside.append(words[-1])
     found = found or looked_up(text) or looked_up(_BRACKET.sub(" ", text))

@@ -135,11 +135,12 @@ def _doubted(row: Row, name: str, speeds: dict[Row, float], table: _Table) -> It
     shown, why = _explained(row, name, figure, meant, min(ends) * BELOW, max(ends) * ABOVE)
     level: Level = "error" if abs(off) > SURE and (shown or off > 0) else "warning"
     times = f"{math.exp(abs(off)):.3g} times as {'fast' if off > 0 else 'slow'} as the other rows, by devices and batch"
+    code = "ms-not-s" if shown is not None and why == "milliseconds" else "outlier"
     if shown is not None:
-        row.reasons[name] = "outlier"
+        row.reasons[name] = code
     about = f" -> {shown} ({why})" if shown else f", about {meant:.3g} to be expected"
     message = f"{row.column(name)} {row.cell(name)}{about}: {times}"
-    yield row.find("outlier", level, message, name=name, proposed=shown)
+    yield row.find(code, level, message, name=name, proposed=shown)
 
 
 def _explained(row: Row, name: str, figure: Printed, meant: float, low: float, high: float) -> tuple[str | None, str]:
