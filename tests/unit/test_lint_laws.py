@@ -27,8 +27,6 @@ GAINS = """64 H100, GPT-13B, batch 1024, seq 2048.
 | adam | 7.62 | 7.44 | 2.4% |
 | overlap | 7.44 | 6.10 | 18.0% |
 """
-SPEEDUPS = GAINS.replace("gain", "speedup").replace("4.0%", "1.04x").replace("19.0%", "1.23x").replace("2.4%", "1.02x").replace(
-    "18.0%", "1.22x")
 AGGREGATE = """2.7B: 32 layers, hidden 2560, 32 heads, vocab 50304, sequence 2048. Global batch size 1024. Nodes of 8 MI300X.
 
 | Nodes | s/it | PFLOP/s | MFU (%) |
@@ -89,15 +87,14 @@ def errors(tmp_path: Path, text: str) -> list[Finding]:
     return [finding for finding in look_at([str(path)])[0] if finding.level == "error"]
 
 
-@pytest.mark.parametrize("text", [CHANGES, GAINS, SPEEDUPS, AGGREGATE, THREADS, SWAPPED, SIZES, PRICES])
+@pytest.mark.parametrize("text", [CHANGES, GAINS, AGGREGATE, THREADS, SWAPPED, SIZES, PRICES])
 def test_rows_that_keep_to_a_law_are_left_alone(tmp_path, text: str):
     assert errors(tmp_path, text) == []
 
 
 @pytest.mark.parametrize(("text", "right", "wrong", "column", "proposed"), [
     (CHANGES, "-5.6% | -24.3%", "-9.6% | -24.3%", "vs previous", "-5.6%"), (CHANGES, "-25.8%", "-52.8%", "vs base", "-25.8%"),
-    (GAINS, "18.0%", "9.0%", "gain", "18.0%"), (SPEEDUPS, "1.23x", "1.32x", "speedup", "1.23x"),
-    (AGGREGATE, "36.56", "365.6", "PFLOP/s", "36.56"),
+    (GAINS, "18.0%", "9.0%", "gain", "18.0%"), (AGGREGATE, "36.56", "365.6", "PFLOP/s", "36.56"),
     (THREADS, "| 28 |", "| 56 |", "threads", "28"), (SWAPPED, "3.16 | 42.2", "42.2 | 3.16", "s/it", "3.16"),
     (SIZES, "51.4", "15.4", "MFU %", "51.4"), (PRICES, "25.0", "76.3", "cost ($)", "25.0")])
 def test_a_row_that_breaks_one_is_told_with_what_mends_it(

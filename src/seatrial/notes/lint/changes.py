@@ -1,9 +1,9 @@
-"""Columns of changes, in percent or as a factor: against the row above, the first row, or between two columns of the row.
+"""Columns of changes in percent: against the row above, against the first row, or between two columns of the row.
 
     check(sheet)          findings on changes that the figures they are worked out from do not give
 
     | change          | before (ms) | after (ms) | gain   |
-    | flash attention |        1480 |       1262 | 14.7 % |               or 1.17x
+    | flash attention |        1480 |       1262 | 14.7 % |
 
 Whichever way of working it out most rows keep to, to their digits, is what the column means; a sign may be left off.
 """
@@ -22,7 +22,7 @@ KEPT = 0.6
 """Share of the rows that keep to a way, at least."""
 GROSS = 1.5
 """Points, beyond the digits, from which on a row is told."""
-_CHANGE = re.compile(r"([+-]?)\s*(\d{1,9}(?:[.,]\d{1,9})?)\s*([%x×])")
+_PERCENT = re.compile(r"([+-]?)\s*(\d+(?:[.,]\d+)?)\s*%")
 _FIGURE = re.compile(rf"({NUMBER.pattern})\s*(?:s|ms|tok/s|TFLOPs?|GB|GiB)?")
 WAYS: dict[str, Callable[[float, float], float]] = {
     "more": lambda now, was: now / was - 1, "less": lambda now, was: 1 - now / was, "faster": lambda now, was: was / now - 1,
@@ -39,7 +39,7 @@ def check(sheet: Sheet) -> list[Finding]:
         rows = [row for row in mates[:MOST_ROWS] if row.tabular]
         headings = list(rows[0].record.printed) if len(rows) > FEWEST else []
         for heading in headings:
-            if is_extra(heading) and sum(bool(_CHANGE.fullmatch(_cell(row, heading))) for row in rows) >= FEWEST:
+            if is_extra(heading) and sum(bool(_PERCENT.fullmatch(_cell(row, heading))) for row in rows) >= FEWEST:
                 found += _told(rows, heading, [other for other in headings if _is_measured(other)][:MOST_COLUMNS])
     return found
 
@@ -53,7 +53,7 @@ def _cell(row: Row, heading: str) -> str:
 
 
 def _told(rows: list[Row], heading: str, others: list[str]) -> Iterator[Finding]:
-    said = [_CHANGE.fullmatch(_cell(row, heading)) for row in rows]
+    said = [_PERCENT.fullmatch(_cell(row, heading)) for row in rows]
     columns = {other: _column(rows, other) for other in others}
     columns = {other: column for other, column in columns.items() if len(column) - column.count(None) > FEWEST}
     best: tuple[int, str, list[Figure | None]] = (0, "", [])
@@ -71,13 +71,11 @@ def _told(rows: list[Row], heading: str, others: list[str]) -> Iterator[Finding]
     for row, match, one in both:
         if not _keeps(match, one, GROSS) and not row.settled:
             places = len(match[2].replace(",", ".").partition(".")[2])
-            value, open_by = (1 + one[0] / 100, one[1] / 100) if match[3] != "%" else (abs(one[0]), one[1])
-            right = f"{value:.{places}f}"
+            right = f"{abs(one[0]):.{places}f}"
             shown = match[0].replace(match[2], right.replace(".", ",") if "," in match[2] else right)
-            half = 0.1 if match[3] == "%" else 0.001
-            typed = digits.slip(match[2], (value - open_by - half, value + open_by + half))
+            typed = digits.slip(match[2], (abs(one[0]) - one[1] - 0.1, abs(one[0]) + one[1] + 0.1))
             why = f" ({typed.how})" if typed is not None else ""
-            message = f"{heading} {match[0]} -> {shown}{why}: {what} gives {right} {match[3]}, as it does in {kept} other rows"
+            message = f"{heading} {match[0]} -> {shown}{why}: {what} gives {right} %, as it does in {kept} other rows"
             yield row.find("aggregate", "error", message, column=heading, printed=_cell(row, heading), proposed=shown)
 
 
@@ -108,7 +106,5 @@ def _both(now: Figure | None, was: Figure | None) -> tuple[Figure, Figure] | Non
 def _keeps(match: re.Match[str], meant: Figure, more: float = 0.0) -> bool:
     """Whether what is printed is what is meant; without a sign it may be either way round."""
     printed, step = float(match[2].replace(",", ".")), 0.5 * 10.0 ** -len(match[2].replace(",", ".").partition(".")[2])
-    if match[3] != "%":
-        return abs(100 * (printed - 1) - meant[0]) <= 100 * step + meant[1] + 0.02 + more
     value = meant[0] if match[1] else abs(meant[0])
     return abs((-printed if match[1] == "-" else printed) - value) <= step + meant[1] + 0.02 + more
