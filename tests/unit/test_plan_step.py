@@ -13,7 +13,7 @@ from seatrial.engines.model import names
 from seatrial.plan import kernels, memory, network, step
 from seatrial.plan.configs import RECOMPUTE, SCHEDULES, Configs, engine_code
 from seatrial.schedule import KINDS
-from seatrial.spec import Batch, Device, Link, Topology, Trial
+from seatrial.spec import Batch, Device, Execution, Link, Topology, Trial
 
 JZ = presets.cluster("jz-a100")
 DGX = presets.cluster("dgx-a100")
@@ -149,6 +149,17 @@ def test_memory_counts_the_micro_batches_that_the_schedule_holds():
         for row, rank in ((0, 0), (1, 1), (2, 11)):
             held = schedule.peak_activations(schedule.schedule(kind, pp=12, rank=rank, microbatches=24, virtual=vp))
             assert memory.in_flight(c)[row, 0] == pytest.approx((held.activations + held.weight_inputs) / vp)
+
+
+def test_moments_in_16_bits_spare_a_gpu_half_of_what_they_cost_the_update():
+    def update(moments: str, kind: str) -> float:
+        trial = Trial(model=presets.model("gpt-1.3b"), batch=Batch(gbs=16), engine="seatrial",
+                      topology=Topology(mbs=16, precision="bf16"), execution=Execution(moments=moments))  # type: ignore[arg-type]
+        return float(step.measure(Configs.from_trials([trial]), presets.cluster(kind)).optimizer[0])
+
+    # Of 28 bytes a parameter 16 are the two moments', read and written.
+    assert update("bf16", "h200") == pytest.approx(20 / 28 * update("fp32", "h200"))
+    assert update("bf16", "fugaku") == update("fp32", "fugaku")
 
 
 def test_a_hundred_thousand_configurations_take_a_second():

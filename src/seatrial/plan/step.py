@@ -18,13 +18,14 @@ from numpy.typing import NDArray
 
 from seatrial.arith.experts import expert_tensors, rest_split, rest_whole
 from seatrial.arith.layer import norm, numbers, tensors
+from seatrial.arith.layout import FP32
 from seatrial.plan import experts, facts, network
-from seatrial.plan.configs import PRECISIONS, RECOMPUTE, SPLITS, Configs, Floats, Ints
+from seatrial.plan.configs import PRECISIONS, RECOMPUTE, SPLITS, Configs, Floats, Ints, execution_at
 from seatrial.plan.kernels import Machine, copy_s
 from seatrial.plan.layer import Cost, embedding, expert_layer, further, head, layer
 from seatrial.plan.network import Copies
 from seatrial.schedule.vector import Layouts, makespans_of
-from seatrial.spec import Cluster
+from seatrial.spec import BYTES, Cluster
 
 CHUNK = 16_384
 """Configurations worked on at once: columns that stay in cache."""
@@ -255,7 +256,9 @@ def measure(c: Configs, cluster: Cluster) -> Parts:
     stepped = dense_parameters(c).max(axis=0) / np.where(c.zero >= 1, c.shards, 1)
     if c.experts.any():
         stepped = stepped + expert_parameters(c).max(axis=0) / np.where(c.zero >= 1, Copies.of_experts(c).state, 1)
-    each_s = fact("optimizer_bytes") / machine.memory_bytes_s if machine.optimizer_s is None else machine.optimizer_s
+    each_s = machine.optimizer_s
+    if each_s is None:
+        each_s = (fact("optimizer_bytes") - (_spared_by_moments(c) if machine.gpu else 0.0)) / machine.memory_bytes_s
     dense, routed, top = layer(c, cluster, machine), expert_layer(c, cluster, machine), head(c, cluster, machine)
     return Parts(
         configs=c, layer=dense, expert_layer=routed, head=further(c, machine, top, dense, routed),
@@ -265,6 +268,12 @@ def measure(c: Configs, cluster: Cluster) -> Parts:
         fixed=np.broadcast_to(fact("fixed_s"), len(c)) if machine.fixed_s is None else machine.fixed_s, gpu=machine.gpu,
         probed=machine.figures is not None, unsteady=0.0 if machine.figures is None else machine.figures.noise,
     )
+
+
+def _spared_by_moments(c: Configs) -> Floats:
+    """Bytes of the update that narrower moments need not read and write: two of them, both ways. A CPU widens them first."""
+    codes, which = np.unique(c.execution, return_inverse=True)
+    return np.array([4.0 * (FP32 - BYTES[execution_at(code).moments]) for code in codes.tolist()])[which]
 
 
 def stage_parameters(c: Configs) -> Floats:
