@@ -371,8 +371,12 @@ def complete(row: Row) -> bool:
 
 def row_fits(row: Row, reading: Reading) -> bool:
     """With the processes of either column, as one process or as a node: which of them is right is another rule's question."""
-    each = reading.per_sample(row)
-    return each is not None and _within(each / reading.scale, _ranges(row), _named(row, reading))
+    return _fits_one(row, reading, _ranges(row))
+
+
+def _fits_one(row: Row, reading: Reading, ranges: list[tuple[float, float]]) -> bool:
+    each = reading._per_sample(row, {}) if ranges else None
+    return each is not None and _within(each / reading.scale, ranges, _named(row, reading))
 
 
 def _within(each: float, ranges: list[tuple[float, float]], open_: float = 0.0) -> bool:
@@ -616,11 +620,12 @@ def _take_shape_of_mates(mates: list[Row]) -> None:
     for row in mates:
         if row.layers:
             continue
+        ranges = _ranges(row)
         for (layers, hidden, seq, vocab), donor in itertools.islice(donors.items(), _MOST_ROWS):
             before = row.hidden, row.seq, row.vocab, row.reading
             row.layers, row.hidden, row.reading = layers, hidden, donor.reading
             row.seq, row.vocab = row.seq or seq, row.vocab or vocab
-            if row.reading is not None and row_fits(row, row.reading):
+            if row.reading is not None and _fits_one(row, row.reading, ranges):
                 break
             row.layers, (row.hidden, row.seq, row.vocab, row.reading) = None, before
 

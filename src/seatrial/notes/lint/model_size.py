@@ -35,25 +35,25 @@ def sizes(row: Row) -> tuple[float, float, float] | None:
     record, layers, hidden = row.record, row.layers, row.hidden
     if not layers or not hidden or row.mixture:
         return None
-    known = record.vocab or row.vocab
-    vocabularies = [known] if known else [min(COMMON_VOCABULARIES), max(COMMON_VOCABULARIES)]
     llama = is_gated(record.family)
-    heads = record.heads if llama and record.heads and hidden % record.heads == 0 and hidden // record.heads % 2 == 0 else 1
-    kv_heads = record.kv_heads if llama else None
-    try:
-        counted = [_counted(layers, hidden, heads, kv_heads, record.ffn, vocab or 1, llama) for vocab in vocabularies]
-    except BadInput:
-        return None
-    return counted[0][1] * 1e9, counted[0][0] * 1e9, counted[-1][0] * 1e9
+    return _sizes(layers, hidden, record.heads if llama else None, record.kv_heads if llama else None, record.ffn,
+                  record.vocab or row.vocab, llama)  # fmt: skip
 
 
 @functools.lru_cache(maxsize=4096)
-def _counted(
-    layers: int, hidden: int, heads: int, kv_heads: int | None, ffn: int | None, vocab: int, llama: bool
-) -> tuple[float, float]:
-    model = Model(layers=layers, hidden=hidden, heads=heads, kv_heads=kv_heads, ffn=ffn, vocab=vocab, seq=2048,
-                  family="llama" if llama else "gpt2")  # fmt: skip
-    return arith.label_sizes(model)
+def _sizes(
+    layers: int, hidden: int, heads: int | None, kv_heads: int | None, ffn: int | None, vocab: int | None, llama: bool
+) -> tuple[float, float, float] | None:
+    heads = heads if heads and hidden % heads == 0 and hidden // heads % 2 == 0 else 1
+    try:
+        counted = [
+            arith.label_sizes(Model(layers=layers, hidden=hidden, heads=heads, kv_heads=kv_heads, ffn=ffn, vocab=tokens,
+                                    seq=2048, family="llama" if llama else "gpt2"))
+            for tokens in ((vocab,) if vocab else (min(COMMON_VOCABULARIES), max(COMMON_VOCABULARIES)))
+        ]  # fmt: skip
+    except BadInput:
+        return None
+    return counted[0][1] * 1e9, counted[0][0] * 1e9, counted[-1][0] * 1e9
 
 
 def check(sheet: Sheet) -> list[Finding]:

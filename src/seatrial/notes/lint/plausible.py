@@ -35,7 +35,7 @@ def _series(rows: list[Row], name: str) -> list[list[Row]]:
                *(row.get(n) for n in ("dp", "tp", "pp", "mbs") if n not in but))  # fmt: skip
         series = alike.setdefault(key, [])
         home = next((group for group in series if same_configuration(row, group[0], but=but)
-                     and _described(row) == _described(group[0])), None)  # fmt: skip
+                     and row.described == group[0].described), None)  # fmt: skip
         if home is None:
             series.append([row])
         else:
@@ -43,12 +43,6 @@ def _series(rows: list[Row], name: str) -> list[list[Row]]:
     return [
         sorted(group, key=lambda row: row.get(name) or 0) for series in alike.values() for group in series if len(group) > 1
     ]
-
-
-def _described(row: Row) -> list[tuple[str, str]]:
-    """Words of the row in columns that no field takes: what else was on."""
-    return [(heading, cell) for heading, cell in row.record.extra.items()
-            if heading in row.record.printed and not re.search(r"\d", cell) or " " in cell.strip()]  # fmt: skip
 
 
 _THOUSANDFOLD = (1024.0, 1 / 1024.0)

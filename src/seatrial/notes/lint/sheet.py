@@ -144,6 +144,7 @@ _PLANNED = re.compile(r"planned|plan|estimate[d]?|est\.?|projected|projection|fo
 _KINDS = re.compile(r"\b(?:[AHBL]20|[AL]4|T4|A[13]0|[AL]40S?|V100S?|P[14]0|P100|[AH][18]00|H200|B[123]00|G[BH][23]00)\b|"
                     r"\bMI\d{3}X?\b|\bTPU ?v\d\w?|\bGaudi ?\d?|\bA64FX\b", re.IGNORECASE)  # fmt: skip
 DEVICES = re.compile(rf"{_KINDS.pattern}|\b(?:mx|nv)?fp(?:4|8|16|32)\b|\bbf16\b|\bint8\b", re.IGNORECASE)
+_DIGIT = re.compile(r"\d")
 _REFERENCE = re.compile(r"duplicate|same|line|\bsee\b|\bref", re.IGNORECASE)
 """A heading of cells that point at other rows, `L40` for line 40: they set nothing."""
 
@@ -385,6 +386,12 @@ class Row:
         return any(_is_plan(cell) for cell in cells if isinstance(cell, str))
 
     @cached_property
+    def described(self) -> list[tuple[str, str]]:
+        """Words of the row in columns that no field takes: what else was on."""
+        return [(heading, cell) for heading, cell in self.record.extra.items()
+                if heading in self.record.printed and not _DIGIT.search(cell) or " " in cell.strip()]  # fmt: skip
+
+    @cached_property
     def devices(self) -> frozenset[str]:
         """The kinds of device and number that the headings above the row and its own words name."""
         own = (cell for heading, cell in self.record.extra.items() if not _REFERENCE.search(heading))
@@ -494,6 +501,8 @@ class Sheet:
     prose: Mapping[str, Prose]
     readers: dict[tuple[str, Reading], list[Row]] = field(default_factory=dict)
     """(file, reading) -> the rows that follow it and agree; filled when it is needed."""
+    followed: dict[str, Counter[Reading | None]] = field(default_factory=dict)
+    """File -> how many of its rows follow each reading; filled when it is needed."""
     proven: dict[tuple[str, Reading, object], bool] = field(default_factory=dict)
     """(file, reading, model) -> whether rows of the file agree with it; filled when it is needed."""
     trusted: dict[Row, bool] = field(default_factory=dict)
