@@ -390,7 +390,7 @@ def _rounds_to(row: Row, name: str, value: int, size: tuple[float, float]) -> bo
 
 def _agreeing(rows: list[Row], name: str, value: int) -> int:
     _put_side(rows, name, value)
-    return max((sum(row_fits(row, reading) for row in rows) for reading in candidates(rows, ("sc21", "hardware"))), default=0)
+    return max((sum(row_fits(row, reading) for row in rows) for reading in candidates(rows, ("sc21", "hardware")).readings), default=0)
 
 
 def _put_side(rows: list[Row], name: str, value: int) -> None:
@@ -448,7 +448,7 @@ def _fill_label(sheet: Sheet, label: str, group: list[Row]) -> None:
     best, most = None, 0
     for shape in dict.fromkeys(_shapes(sheet, label)):
         _put(group, shape)
-        readings = candidates(timed, ("sc21", "megatron-2022-old"))
+        readings = candidates(timed, ("sc21", "megatron-2022-old")).readings
         agreeing = max(sum(row_fits(row, reading) for row in timed) for reading in readings)
         if agreeing > most:
             best, most = shape, agreeing

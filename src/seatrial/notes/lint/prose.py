@@ -14,7 +14,7 @@ import operator
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from seatrial.notes.lint.devices import device_named, presets_in
 from seatrial.notes.read.gapped import pipes_of_gaps
@@ -249,16 +249,20 @@ class Hints:
             self._found[number] = read_sentence(self.lines[number - 1])
         return self._found[number]
 
-
     def _loose(self, number: int) -> dict[str, object]:
         if number not in self._loosely:
-            text = self.lines[number - 1]
-            plain = len(text) <= 2000 and any(map(str.isdigit, text)) and not _LONG.search(text)
-            found = _values_of(text, _LOOSE) if plain and _has_cue(text := in_english(text)) else {}
-            if not _in_use(found.get("seq")):
-                found.pop("seq", None)
-            self._loosely[number] = found
+            self._loosely[number] = _read_loosely(self.lines[number - 1])
         return self._loosely[number]
+
+
+@lru_cache(maxsize=4096)
+def _read_loosely(text: str) -> dict[str, object]:
+    """The same of what a line hardly says surely."""
+    plain = len(text) <= 2000 and any(map(str.isdigit, text)) and not _LONG.search(text)
+    found = _values_of(text, _LOOSE) if plain and _has_cue(text := in_english(text)) else {}
+    if not _in_use(found.get("seq")):
+        found.pop("seq", None)
+    return found
 
 
 def _has_cue(text: str) -> bool:
@@ -274,8 +278,9 @@ def _in_use(seq: object) -> bool:
     return isinstance(seq, int) and seq >= 256 and seq // (seq & -seq) in (1, 3)
 
 
+@lru_cache(maxsize=4096)
 def read_sentence(text: str) -> dict[str, object]:
-    """What one line says; a field with two different values is left out."""
+    """What one line says; a field with two different values is left out. Notes say the same above table after table."""
     if (
         len(text) > 2000
         or _LONG.search(text)  # no number that was ever measured, and the patterns take its length squared

@@ -254,6 +254,8 @@ class Row:
     """The logarithms of its fields, and of the products of relations, until a finding proposes another value."""
     slacks: dict[str, float] = field(default_factory=dict)
     """Relation -> what the digits of the row leave open."""
+    spans: list[tuple[float, float]] | None = None
+    """What one sequence may cost by its figures, until a finding proposes another value: see `formulas`."""
 
     @cached_property
     def columns(self) -> dict[str, str]:
@@ -464,7 +466,7 @@ class Row:
                        message=message, column=column, printed=printed, proposed=proposed)
 
     def propose(self, name: str, value: float, code: str) -> None:
-        self.configuration = self.judged = None
+        self.configuration = self.judged = self.spans = None
         self.terms.clear()
         self.fixed[name] = value
         self.reasons[name] = code
@@ -515,6 +517,8 @@ class Sheet:
     """Table -> the relations that its rows are asked for."""
     in_step: tuple[Row, int, dict[str, float], dict[str, list[float | None]]] | None = None
     """The row that counts were last looked at for, and those: see `counts`."""
+    ends: dict[tuple[object, ...], list[tuple[float, float] | None]] = field(default_factory=dict)
+    """Readings and a shape -> the fewest and the most FLOPs of a sequence: see `formulas`."""
     loose: set[object] = field(default_factory=set)
     """Tables whose figures scatter; filled when it is needed."""
     peaks: dict[object, bool] = field(default_factory=dict)

@@ -184,4 +184,4 @@ def _as_row(row: Row, columns: list[Column], cells: list[str]) -> Row | None:
     reading = row.reading or next((mate.reading for mate in row.around if mate.reading is not None), None)
     return replace(row, record=moved, reading=reading, fixed={}, reasons={}, configuration=None, judged=None, keys={},
                    layers=moved.layers or row.layers, hidden=moved.hidden or row.hidden, seq=moved.seq or row.seq,
-                   _printed={}, _beside=None, terms={}, slacks={})  # fmt: skip
+                   _printed={}, _beside=None, terms={}, slacks={}, spans=None)  # fmt: skip
