@@ -10,6 +10,7 @@ sentence is marked as inferred and has to prove itself on the rows. A sentence h
 from __future__ import annotations
 
 import bisect
+import math
 import operator
 import re
 from collections.abc import Callable
@@ -410,8 +411,8 @@ _UNEVEN = re.compile(
 @dataclass(frozen=True)
 class Prose:
     lines: tuple[str, ...]
-    _near: dict[int, list[tuple[int, float, str]]] = field(default_factory=dict, compare=False)
-    """Section -> the sizes of devices that hold there; filled when it is needed."""
+    _near: dict[int, tuple[float, str]] = field(default_factory=dict, compare=False)
+    """Section -> the size of the device that holds there; filled when it is needed."""
 
     @cached_property
     def hints(self) -> Hints:
@@ -436,6 +437,11 @@ class Prose:
                 size = float(match[1]) / (1024 if match[2][0] in "mM" else 1)
                 found.append((number, size, match[0].strip()))
         return found
+
+    @cached_property
+    def least_limit(self) -> float:
+        """What no row below has to be asked for more than."""
+        return min((size for _, size, _ in self.limits), default=math.inf)
 
     @cached_property
     def uneven(self) -> bool:
@@ -507,14 +513,13 @@ class Prose:
     def physical(self, line: int | None = None) -> tuple[float, str] | None:
         """The whole memory of the device as the text names it for a line, of several the largest; else the preset's."""
         if self.device_sizes:
-            number, size, words = max(self._nearest(self.device_sizes, line or 0), key=lambda said: said[1])
-            return size, f'line {number}: "{words}"'
+            return self._nearest(self.device_sizes, line or 0)
         if self.device is not None:
             return self.device.memory_gib, f"{self.device.name} has {self.device.memory_gib:g} GiB"
         return None
 
-    def _nearest(self, said: list[tuple[int, float, str]], line: int) -> list[tuple[int, float, str]]:
-        """Of what lines say that of the innermost section around a line, headings included; all where none is around it."""
+    def _nearest(self, said: list[tuple[int, float, str]], line: int) -> tuple[float, str]:
+        """Of what lines say the most of the innermost section around a line, headings included; of all where none is there."""
         tree = self.hints.sections
         section = tree.at(line)
         if section not in self._near:
@@ -522,5 +527,7 @@ class Prose:
             # The line of a heading belongs to what it opens.
             places = [(depth[scope], each) for each in said if (scope := tree.scope(tree.at(each[0] + 1))) in depth]
             inner = min((place for place, _ in places), default=None)
-            self._near[section] = [each for place, each in places if place == inner] or said
+            near = [each for place, each in places if place == inner] or said
+            number, size, words = max(near, key=lambda each: each[1])
+            self._near[section] = size, f'line {number}: "{words}"'
         return self._near[section]

@@ -208,7 +208,14 @@ def _fields_of(headings: tuple[str, ...]) -> dict[str, str]:
 
 @lru_cache(maxsize=16384)
 def _names_device(cell: str) -> bool:
-    return cell.lower() != cell.upper() and DEVICES.search(cell) is not None
+    return DEVICES.search(cell) is not None
+
+
+@lru_cache(maxsize=4096)
+def _device_of(own: str, section: str) -> tuple[Device | None, bool]:
+    """What the words of a row name, else the headings above it; and whether they speak of one that nobody knows."""
+    named = device_named(own) or (None if _KINDS.search(own) else device_named(section))
+    return named, named is None and _KINDS.search(f"{own} {section}") is not None
 
 
 @dataclass(eq=False)
@@ -388,6 +395,16 @@ class Row:
         return any(_is_plan(cell) for cell in cells if isinstance(cell, str))
 
     @cached_property
+    def text(self) -> str:
+        """All that is printed in the row."""
+        return "\n".join(self.record.printed.values())
+
+    @cached_property
+    def worded(self) -> dict[str, str]:
+        """The cells that have letters."""
+        return {heading: cell for heading, cell in self.record.printed.items() if cell.lower() != cell.upper()}
+
+    @cached_property
     def described(self) -> list[tuple[str, str]]:
         """Words of the row in columns that no field takes: what else was on."""
         return [(heading, cell) for heading, cell in self.record.extra.items()
@@ -403,10 +420,9 @@ class Row:
     @cached_property
     def device(self) -> Device | None:
         """What the row's own cells name, else the headings above it, else the file."""
-        words = [cell for cell in self.record.printed.values() if _names_device(cell)]
-        own = " ".join((self.record.machine, *words))
-        named = device_named(own) or (None if _KINDS.search(own) else device_named(self.record.section))
-        return named or (None if _KINDS.search(f"{own} {self.record.section}") else self.sheet.text(self).device)
+        words = [cell for cell in self.worded.values() if _names_device(cell)]
+        named, unknown = _device_of(" ".join((self.record.machine, *words)), self.record.section)
+        return named or (None if unknown else self.sheet.text(self).device)
 
     @cached_property
     def peak(self) -> float | None:
