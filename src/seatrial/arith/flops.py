@@ -44,11 +44,11 @@ def _forward(model: Model, first: int, count: int) -> tuple[float, float]:
     """Of `count` layers for one sequence the matrices, where a token pays for its own experts and for the router, and the
     attention, of which a window leaves a part."""
     these = range(first, first + count)
-    mixed = sum(map(model.has_experts, these))
+    mixed = sum(map(model.has_experts, these)) if model.mixture else 0
     passed = (count - mixed) * matrices(model)
     if mixed:
         passed += mixed * (attention_matrices(model) + experts.passed(model))
-    parts = [(model.window(number) or model.seq) / model.seq for number in these]
+    parts = [(model.window(number) or model.seq) / model.seq for number in these] if model.has_windows else [1.0] * count
     return 2.0 * model.seq * passed, sum(part * (2 - part) for part in parts) * attention_core_forward(model)
 
 

@@ -37,8 +37,12 @@ def restored(row: Row, name: str, value: int) -> int:
         known = [(a, b, c) for a, b, c in zip(own, one, two) if a is not None and b is not None and c is not None]
         known = known if len(others) == 1 else [*dict.fromkeys(known)]
         for first, second in ((1, 1), (-1, 1), (1, -1), (-1, -1))[: 2 * len(others)]:
-            products = Counter([round(a + first * b + second * c, 6) for a, b, c in known])
-            usual, often = products.most_common(1)[0] if products else (0.0, 0)
+            products = sorted([a + first * b + second * c for a, b, c in known])
+            # What most have stands in the middle: where it does not, nothing is to be counted.
+            few = len(known) - math.ceil(SHARE * len(known) - 1e-9)
+            if not known or products[-1 - few] - products[few] > 2e-6:
+                continue
+            usual, often = Counter([round(product, 6) for product in products]).most_common(1)[0]
             share = often / len(known) if often >= FEWEST + len(others) - 1 else 0.0
             if share < max(SHARE, best):
                 continue

@@ -246,7 +246,7 @@ def rough_vocabulary(row: Row) -> float | None:
 Recompute = Literal["full", "none", "selective"]
 
 
-def candidates(rows: Iterable[Row], formulas: Iterable[str] = FORMULAS) -> tuple[Reading, ...]:
+def candidates(rows: Iterable[Row], formulas: Iterable[str] = FORMULAS) -> Candidates:
     """Every reading worth trying on these rows, the likeliest first."""
     rows = list(rows)
     stated = {row.record.recompute for row in rows if row.record.recompute}
@@ -263,20 +263,15 @@ def candidates(rows: Iterable[Row], formulas: Iterable[str] = FORMULAS) -> tuple
 def _candidates(
     formulas: tuple[str, ...], orders: tuple[Recompute, ...], selective: bool, vocabularies: tuple[int | None, ...],
     sequences: tuple[int | None, ...], gated: bool
-) -> tuple[Reading, ...]:  # fmt: skip
-    return tuple(
+) -> Candidates:  # fmt: skip
+    return Candidates(tuple(
         Reading(formula=formula, recompute=recompute, vocab=vocab, seq=seq, plain=plain)
         for formula in formulas
         for plain in ((False, True) if gated and formula != "label" else (False,))
         for seq in sequences
         for recompute in ((*orders, "selective") if selective and formula == "hardware" else orders)
         for vocab in (vocabularies if formula not in ("megatron-2022-old", "label") else (None,))
-    )
-
-
-@functools.lru_cache(maxsize=256)
-def _in_other_units(readings: tuple[Reading, ...]) -> tuple[Reading, ...]:
-    return tuple(replace(reading, scale=scale) for scale in TIME_SCALES for reading in readings)
+    ))
 
 
 class Family(NamedTuple):
@@ -297,17 +292,32 @@ class Family(NamedTuple):
         return ends[0] + share * (ends[1] - ends[0])
 
 
-@functools.lru_cache(maxsize=256)
-def _families(readings: tuple[Reading, ...]) -> list[Family]:
-    families: dict[object, dict[int | None, list[Reading]]] = {}
-    for r in readings:
-        families.setdefault((r.formula, r.recompute, r.plain, r.seq), {}).setdefault(r.vocab, []).append(r)
-    found = []
-    for family in families.values():
-        alike = list(family.values())
-        least, *_, most = sorted((same[0] for same in (*alike, *alike)), key=lambda r: r.vocab or 0)
-        found.append(Family(alike, least, most, [reading.scale for reading in alike[0]], least.formula in OF_TP))
-    return found
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """Readings that are worth trying, the likeliest first, and what follows from them alone."""
+
+    readings: tuple[Reading, ...]
+
+    @functools.cached_property
+    def families(self) -> list[Family]:
+        families: dict[object, dict[int | None, list[Reading]]] = {}
+        for r in self.readings:
+            families.setdefault((r.formula, r.recompute, r.plain, r.seq), {}).setdefault(r.vocab, []).append(r)
+        found = []
+        for family in families.values():
+            alike = list(family.values())
+            least, *_, most = sorted((same[0] for same in (*alike, *alike)), key=lambda r: r.vocab or 0)
+            found.append(Family(alike, least, most, [reading.scale for reading in alike[0]], least.formula in OF_TP))
+        return found
+
+    @functools.cached_property
+    def in_other_units(self) -> Candidates:
+        return Candidates(tuple(replace(reading, scale=scale) for scale in TIME_SCALES for reading in self.readings))
+
+    @functools.cached_property
+    def first_vocabularies(self) -> dict[str, int | None]:
+        """Formula -> the vocabulary that is tried first."""
+        return {reading.formula: reading.vocab for reading in reversed(self.readings)}
 
 
 def elsewhere(reading: Reading, row: Row) -> tuple[Reading, ...]:
@@ -371,8 +381,12 @@ def complete(row: Row) -> bool:
 
 def row_fits(row: Row, reading: Reading) -> bool:
     """With the processes of either column, as one process or as a node: which of them is right is another rule's question."""
-    each = reading.per_sample(row)
-    return each is not None and _within(each / reading.scale, _ranges(row), _named(row, reading))
+    return _fits_one(row, reading, _ranges(row))
+
+
+def _fits_one(row: Row, reading: Reading, ranges: list[tuple[float, float]]) -> bool:
+    each = reading._per_sample(row, {}) if ranges else None
+    return each is not None and _within(each / reading.scale, ranges, _named(row, reading))
 
 
 def _within(each: float, ranges: list[tuple[float, float]], open_: float = 0.0) -> bool:
@@ -389,6 +403,12 @@ def _named(row: Row, reading: Reading) -> float:
 
 def _ranges(row: Row) -> list[tuple[float, float]]:
     """What one sequence may cost by time and TFLOPs as printed: for either count of processes, of one and of a node."""
+    if row.spans is None:
+        row.spans = _new_ranges(row)
+    return row.spans
+
+
+def _new_ranges(row: Row) -> list[tuple[float, float]]:
     sec, shown, gbs = row.printed("sec_per_it"), row.printed("tflops"), row.get("gbs")
     if sec is None or shown is None or not gbs or sec.rounded[0] <= 0:
         return []
@@ -413,19 +433,18 @@ def _establish_file(rows: list[Row]) -> None:
     tables: dict[object, list[Row]] = {}
     for row in rows:
         tables.setdefault(row.key, []).append(row)
-    readings = candidates(rows)
-    matched = {key: _matched(mates, readings) for key, mates in tables.items()}
+    tried = candidates(rows)
+    matched = {key: _matched(mates, tried) for key, mates in tables.items()}
     tally: Counter[Reading] = Counter()
     for by_reading in matched.values():
         tally.update({reading: len(fitting) for reading, fitting in by_reading.items()})
     undecided = []
     for key, mates in tables.items():
         known = [row for row in mates if row.layers and row.hidden]
-        best = _best(matched[key], tally, readings)
+        best = _best(matched[key], tally, tried)
         if best is None or len(matched[key][best]) < SAME_UNIT * len(known[:_MOST_ROWS]):
-            scaled = _in_other_units(readings)
-            found = _matched(mates, scaled)
-            other = _best(found, Counter(), scaled)
+            found = _matched(mates, tried.in_other_units)
+            other = _best(found, Counter(), tried.in_other_units)
             if other is not None and (best is None or len(found[other]) > len(matched[key][best])):
                 best = other
         if best is None or not _convincing(best, mates, known):
@@ -436,11 +455,11 @@ def _establish_file(rows: list[Row]) -> None:
     for mates in tables.values():
         _take_shape_of_mates(mates)
     for mates in undecided:
-        reading = _best_of_file(tally, readings) if not _solve_layers(mates, tally, readings) else None
+        reading = _best_of_file(tally, tried.readings) if not _solve_layers(mates, tally, tried.readings) else None
         for row in mates:
             row.reading = row.reading or reading
     for mates in tables.values():
-        _solve_layers([row for row in mates if not row.layers], tally, readings)
+        _solve_layers([row for row in mates if not row.layers], tally, tried.readings)
     for mates in tables.values():
         _agree_without_shape(mates)
     usual = Counter(row.reading.vocab for row in rows if row.reading is not None and row.reading.vocab)
@@ -468,7 +487,7 @@ def slack(row: Row) -> float:
 Span = tuple[Row, list[tuple[float, float]]]
 
 
-def _matched(rows: list[Row], readings: tuple[Reading, ...]) -> dict[Reading, list[Row]]:
+def _matched(rows: list[Row], tried: Candidates) -> dict[Reading, list[Row]]:
     """Reading -> the rows that it fits; without those that fit none."""
     # Asked more often than anything else: rows of one model need the same FLOPs but for what TP and PP add in some formulas,
     # and most formulas miss all of them by far.
@@ -477,7 +496,7 @@ def _matched(rows: list[Row], readings: tuple[Reading, ...]) -> dict[Reading, li
         if row.layers and row.hidden or row.record.size_label:
             models.setdefault(_shape(row), []).append((row, _ranges(row)))
     matched: dict[Reading, list[Row]] = {}
-    for spans in models.values():
+    for shape, spans in models.items():
         layouts: dict[tuple[float, float], list[Span]] = {}
         for span in spans:
             layouts.setdefault((span[0].get("tp") or 1, span[0].get("pp") or 1), []).append(span)
@@ -485,9 +504,8 @@ def _matched(rows: list[Row], readings: tuple[Reading, ...]) -> dict[Reading, li
         if not ranges:
             continue
         bounds = min(low for low, _ in ranges), max(high for _, high in ranges)
-        for family in _families(readings):
-            ends = _ends(spans[0][0], ranges, bounds, layouts, family)
-            if ends is None:
+        for family, ends in zip(tried.families, _ends(spans[0][0], shape, tried, layouts)):
+            if ends is None or not _reached(spans[0][0], ranges, bounds, ends, family):
                 continue
             for some in layouts.values() if family.of_layout else (spans,):
                 each: float | None = None
@@ -506,23 +524,31 @@ def _matched(rows: list[Row], readings: tuple[Reading, ...]) -> dict[Reading, li
     return matched
 
 
-def _ends(row: Row, ranges: list[tuple[float, float]], bounds: tuple[float, float],
-          layouts: Iterable[tuple[float, float]], family: Family) -> tuple[float, float] | None:  # fmt: skip
-    """The fewest and the most FLOPs of a family, which grow with vocabulary, TP and PP; None where no row lies between."""
-    large: dict[str, float] = {}
-    if family.of_layout:
-        large = {"tp": max(tp for tp, _ in layouts), "pp": max(pp for _, pp in layouts)}
-    low = family.least._per_sample(row, dict.fromkeys(large, 1.0))
-    same = (family.most is family.least or row.vocab) and not large
-    high = low if same else family.most._per_sample(row, large)
-    if low is None or high is None:
-        return None
+def _ends(row: Row, shape: tuple[object, ...], tried: Candidates,
+          layouts: Iterable[tuple[float, float]]) -> list[tuple[float, float] | None]:  # fmt: skip
+    """The fewest and the most FLOPs of each family, which grow with vocabulary, TP and PP: one model recurs in many tables."""
+    tp, pp = max(tp for tp, _ in layouts), max(pp for _, pp in layouts)
+    key, known = (tried, shape, tp, pp), row.sheet.ends
+    if key not in known:
+        known[key] = []
+        for family in tried.families:
+            large = {"tp": tp, "pp": pp} if family.of_layout else {}
+            low = family.least._per_sample(row, dict.fromkeys(large, 1.0))
+            same = (family.most is family.least or row.vocab) and not large
+            high = low if same else family.most._per_sample(row, large)
+            known[key].append(None if low is None or high is None else (low, high))
+    return known[key]
+
+
+def _reached(row: Row, ranges: list[tuple[float, float]], bounds: tuple[float, float], ends: tuple[float, float],
+             family: Family) -> bool:  # fmt: skip
+    """Whether a row lies between the fewest and the most FLOPs of a family, in one of its units."""
     open_ = _named(row, family.least)
     for scale in family.scales:
-        least, most = low * (1 - open_) / scale, high * (1 + open_) / scale
+        least, most = ends[0] * (1 - open_) / scale, ends[1] * (1 + open_) / scale
         if least <= bounds[1] and bounds[0] <= most and any(least <= end and start <= most for start, end in ranges):
-            return low, high
-    return None
+            return True
+    return False
 
 
 def _shape(row: Row) -> tuple[object, ...]:
@@ -536,11 +562,11 @@ UNUSUAL = {"hardware": 1.0, "palm": 1.5, "parameters": 1.5, "label": 2.0}
 """How many rows more a formula must explain that tables are rarely made with."""
 
 
-def _best(matched: dict[Reading, list[Row]], tally: Counter[Reading], order: tuple[Reading, ...]) -> Reading | None:
+def _best(matched: dict[Reading, list[Row]], tally: Counter[Reading], tried: Candidates) -> Reading | None:
     """The reading that most rows follow; what the rest of the file follows, and what is usual, counts as a row or so."""
     if not matched:
         return None
-    first = _first_vocabularies(order)
+    first = tried.first_vocabularies
     stated = {row.record.recompute for rows in matched.values() for row in rows if row.record.recompute}
     gated = any(is_gated(row.record.family) for rows in matched.values() for row in rows)
     unusual = {**UNUSUAL, "hardware": 0.25, "megatron-2022-old": 0.75} if gated else UNUSUAL
@@ -551,13 +577,7 @@ def _best(matched: dict[Reading, list[Row]], tally: Counter[Reading], order: tup
         rare += 0.5 * bool(stated and reading.recompute not in stated)
         return len(matched[reading]) + min(0.9, 0.15 * max(0, elsewhere)) - rare
 
-    return max((reading for reading in order if reading in matched), key=score)
-
-
-@functools.lru_cache(maxsize=256)
-def _first_vocabularies(order: tuple[Reading, ...]) -> dict[str, int | None]:
-    """Formula -> the vocabulary that is tried first."""
-    return {reading.formula: reading.vocab for reading in reversed(order)}
+    return max((reading for reading in tried.readings if reading in matched), key=score)
 
 
 def _best_of_file(tally: Counter[Reading], order: tuple[Reading, ...]) -> Reading | None:
@@ -616,11 +636,12 @@ def _take_shape_of_mates(mates: list[Row]) -> None:
     for row in mates:
         if row.layers:
             continue
+        ranges = _ranges(row)
         for (layers, hidden, seq, vocab), donor in itertools.islice(donors.items(), _MOST_ROWS):
             before = row.hidden, row.seq, row.vocab, row.reading
             row.layers, row.hidden, row.reading = layers, hidden, donor.reading
             row.seq, row.vocab = row.seq or seq, row.vocab or vocab
-            if row.reading is not None and row_fits(row, row.reading):
+            if row.reading is not None and _fits_one(row, row.reading, ranges):
                 break
             row.layers, (row.hidden, row.seq, row.vocab, row.reading) = None, before
 

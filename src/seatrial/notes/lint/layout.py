@@ -199,6 +199,7 @@ def _part_of_a_node(row: Row) -> bool:
     if agrees or agrees is None and (row.record.procs_per_node is None or "procs_per_node" in row.record.inferred):
         row.procs = row.product
         row.terms.clear()
+        row.spans = None
         return True
     return False
 

@@ -35,25 +35,25 @@ def sizes(row: Row) -> tuple[float, float, float] | None:
     record, layers, hidden = row.record, row.layers, row.hidden
     if not layers or not hidden or row.mixture:
         return None
-    known = record.vocab or row.vocab
-    vocabularies = [known] if known else [min(COMMON_VOCABULARIES), max(COMMON_VOCABULARIES)]
     llama = is_gated(record.family)
-    heads = record.heads if llama and record.heads and hidden % record.heads == 0 and hidden // record.heads % 2 == 0 else 1
-    kv_heads = record.kv_heads if llama else None
-    try:
-        counted = [_counted(layers, hidden, heads, kv_heads, record.ffn, vocab or 1, llama) for vocab in vocabularies]
-    except BadInput:
-        return None
-    return counted[0][1] * 1e9, counted[0][0] * 1e9, counted[-1][0] * 1e9
+    return _sizes(layers, hidden, record.heads if llama else None, record.kv_heads if llama else None, record.ffn,
+                  record.vocab or row.vocab, llama)  # fmt: skip
 
 
 @functools.lru_cache(maxsize=4096)
-def _counted(
-    layers: int, hidden: int, heads: int, kv_heads: int | None, ffn: int | None, vocab: int, llama: bool
-) -> tuple[float, float]:
-    model = Model(layers=layers, hidden=hidden, heads=heads, kv_heads=kv_heads, ffn=ffn, vocab=vocab, seq=2048,
-                  family="llama" if llama else "gpt2")  # fmt: skip
-    return arith.label_sizes(model)
+def _sizes(
+    layers: int, hidden: int, heads: int | None, kv_heads: int | None, ffn: int | None, vocab: int | None, llama: bool
+) -> tuple[float, float, float] | None:
+    heads = heads if heads and hidden % heads == 0 and hidden // heads % 2 == 0 else 1
+    try:
+        counted = [
+            arith.label_sizes(Model(layers=layers, hidden=hidden, heads=heads, kv_heads=kv_heads, ffn=ffn, vocab=tokens,
+                                    seq=2048, family="llama" if llama else "gpt2"))
+            for tokens in ((vocab,) if vocab else (min(COMMON_VOCABULARIES), max(COMMON_VOCABULARIES)))
+        ]  # fmt: skip
+    except BadInput:
+        return None
+    return counted[0][1] * 1e9, counted[0][0] * 1e9, counted[-1][0] * 1e9
 
 
 def check(sheet: Sheet) -> list[Finding]:
@@ -390,7 +390,7 @@ def _rounds_to(row: Row, name: str, value: int, size: tuple[float, float]) -> bo
 
 def _agreeing(rows: list[Row], name: str, value: int) -> int:
     _put_side(rows, name, value)
-    return max((sum(row_fits(row, reading) for row in rows) for reading in candidates(rows, ("sc21", "hardware"))), default=0)
+    return max((sum(row_fits(row, reading) for row in rows) for reading in candidates(rows, ("sc21", "hardware")).readings), default=0)
 
 
 def _put_side(rows: list[Row], name: str, value: int) -> None:
@@ -448,7 +448,7 @@ def _fill_label(sheet: Sheet, label: str, group: list[Row]) -> None:
     best, most = None, 0
     for shape in dict.fromkeys(_shapes(sheet, label)):
         _put(group, shape)
-        readings = candidates(timed, ("sc21", "megatron-2022-old"))
+        readings = candidates(timed, ("sc21", "megatron-2022-old")).readings
         agreeing = max(sum(row_fits(row, reading) for row in timed) for reading in readings)
         if agreeing > most:
             best, most = shape, agreeing

@@ -35,7 +35,7 @@ def _series(rows: list[Row], name: str) -> list[list[Row]]:
                *(row.get(n) for n in ("dp", "tp", "pp", "mbs") if n not in but))  # fmt: skip
         series = alike.setdefault(key, [])
         home = next((group for group in series if same_configuration(row, group[0], but=but)
-                     and _described(row) == _described(group[0])), None)  # fmt: skip
+                     and row.described == group[0].described), None)  # fmt: skip
         if home is None:
             series.append([row])
         else:
@@ -45,13 +45,9 @@ def _series(rows: list[Row], name: str) -> list[list[Row]]:
     ]
 
 
-def _described(row: Row) -> list[tuple[str, str]]:
-    """Words of the row in columns that no field takes: what else was on."""
-    return [(heading, cell) for heading, cell in row.record.extra.items()
-            if heading in row.record.printed and not re.search(r"\d", cell) or " " in cell.strip()]  # fmt: skip
-
-
 _THOUSANDFOLD = (1024.0, 1 / 1024.0)
+_OTHER_UNIT = 300.0
+"""How many times another row's memory one must be for its unit to be in doubt at all."""
 _UNITS = {"GiB": "MiB", "GB": "MB", "MiB": "GiB", "MB": "GB"}
 
 
@@ -59,8 +55,11 @@ def _memory_units(mates: list[Row]) -> list[Finding]:
     """A thousand times, or a thousandth of, what the other rows of the model need is another unit."""
     found = []
     rows = [row for row in mates if row.record.mem_gib][:2000]
+    sizes = [row.record.mem_gib or 1.0 for row in mates if row.record.mem_gib]
+    if len(rows) < 3 or max(sizes) < _OTHER_UNIT * min(sizes):
+        return []
     near = Nearby(mates, lambda row: row.record.mem_gib or None)
-    for row in rows if len(rows) > 2 else ():
+    for row in rows:
         (count, middle), memory = near.middle(row), row.record.mem_gib or 1.0
         times = next((times for times in _THOUSANDFOLD if 0.3 < memory / middle / times < 3.3), None)
         figure = row.printed("mem_value")
@@ -195,7 +194,8 @@ def _capacity(row: Row) -> list[Finding]:
     memory, text = row.record.mem_gib, row.sheet.text(row)
     if memory is None or "mem_value" in row.fixed:
         return []
-    usable, whole = text.capacity(row.record.source_line), text.physical(row.record.source_line)
+    usable = text.capacity(row.record.source_line) if memory > text.least_limit else None
+    whole = text.physical(row.record.source_line)
     if row.devices and row.device is not None and text.device is None:
         # Several devices: what the row names counts, and a size beside that name, if there is one.
         whole = row.device.memory_gib, f"{row.device.name} has {row.device.memory_gib:g} GiB"

@@ -10,11 +10,12 @@ sentence is marked as inferred and has to prove itself on the rows. A sentence h
 from __future__ import annotations
 
 import bisect
+import math
 import operator
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from seatrial.notes.lint.devices import device_named, presets_in
 from seatrial.notes.read.gapped import pipes_of_gaps
@@ -249,16 +250,20 @@ class Hints:
             self._found[number] = read_sentence(self.lines[number - 1])
         return self._found[number]
 
-
     def _loose(self, number: int) -> dict[str, object]:
         if number not in self._loosely:
-            text = self.lines[number - 1]
-            plain = len(text) <= 2000 and any(map(str.isdigit, text)) and not _LONG.search(text)
-            found = _values_of(text, _LOOSE) if plain and _has_cue(text := in_english(text)) else {}
-            if not _in_use(found.get("seq")):
-                found.pop("seq", None)
-            self._loosely[number] = found
+            self._loosely[number] = _read_loosely(self.lines[number - 1])
         return self._loosely[number]
+
+
+@lru_cache(maxsize=4096)
+def _read_loosely(text: str) -> dict[str, object]:
+    """The same of what a line hardly says surely."""
+    plain = len(text) <= 2000 and any(map(str.isdigit, text)) and not _LONG.search(text)
+    found = _values_of(text, _LOOSE) if plain and _has_cue(text := in_english(text)) else {}
+    if not _in_use(found.get("seq")):
+        found.pop("seq", None)
+    return found
 
 
 def _has_cue(text: str) -> bool:
@@ -274,8 +279,9 @@ def _in_use(seq: object) -> bool:
     return isinstance(seq, int) and seq >= 256 and seq // (seq & -seq) in (1, 3)
 
 
+@lru_cache(maxsize=4096)
 def read_sentence(text: str) -> dict[str, object]:
-    """What one line says; a field with two different values is left out."""
+    """What one line says; a field with two different values is left out. Notes say the same above table after table."""
     if (
         len(text) > 2000
         or _LONG.search(text)  # no number that was ever measured, and the patterns take its length squared
@@ -405,8 +411,8 @@ _UNEVEN = re.compile(
 @dataclass(frozen=True)
 class Prose:
     lines: tuple[str, ...]
-    _near: dict[int, list[tuple[int, float, str]]] = field(default_factory=dict, compare=False)
-    """Section -> the sizes of devices that hold there; filled when it is needed."""
+    _near: dict[int, tuple[float, str]] = field(default_factory=dict, compare=False)
+    """Section -> the size of the device that holds there; filled when it is needed."""
 
     @cached_property
     def hints(self) -> Hints:
@@ -431,6 +437,11 @@ class Prose:
                 size = float(match[1]) / (1024 if match[2][0] in "mM" else 1)
                 found.append((number, size, match[0].strip()))
         return found
+
+    @cached_property
+    def least_limit(self) -> float:
+        """What no row below has to be asked for more than."""
+        return min((size for _, size, _ in self.limits), default=math.inf)
 
     @cached_property
     def uneven(self) -> bool:
@@ -502,14 +513,13 @@ class Prose:
     def physical(self, line: int | None = None) -> tuple[float, str] | None:
         """The whole memory of the device as the text names it for a line, of several the largest; else the preset's."""
         if self.device_sizes:
-            number, size, words = max(self._nearest(self.device_sizes, line or 0), key=lambda said: said[1])
-            return size, f'line {number}: "{words}"'
+            return self._nearest(self.device_sizes, line or 0)
         if self.device is not None:
             return self.device.memory_gib, f"{self.device.name} has {self.device.memory_gib:g} GiB"
         return None
 
-    def _nearest(self, said: list[tuple[int, float, str]], line: int) -> list[tuple[int, float, str]]:
-        """Of what lines say that of the innermost section around a line, headings included; all where none is around it."""
+    def _nearest(self, said: list[tuple[int, float, str]], line: int) -> tuple[float, str]:
+        """Of what lines say the most of the innermost section around a line, headings included; of all where none is there."""
         tree = self.hints.sections
         section = tree.at(line)
         if section not in self._near:
@@ -517,5 +527,7 @@ class Prose:
             # The line of a heading belongs to what it opens.
             places = [(depth[scope], each) for each in said if (scope := tree.scope(tree.at(each[0] + 1))) in depth]
             inner = min((place for place, _ in places), default=None)
-            self._near[section] = [each for place, each in places if place == inner] or said
+            near = [each for place, each in places if place == inner] or said
+            number, size, words = max(near, key=lambda each: each[1])
+            self._near[section] = size, f'line {number}: "{words}"'
         return self._near[section]

@@ -41,6 +41,11 @@ class Relation:
     def measures(self) -> tuple[str, ...]:
         return tuple(name for name, _ in self.terms if is_measure(name))
 
+    @functools.cached_property
+    def needs(self) -> tuple[str, ...]:
+        """What a row cannot do without, whatever else it leaves unsaid."""
+        return tuple(name for name, _ in self.terms if name in MEASURES or name == "ga")
+
 
 _STEP = (("sec_per_it", 1), ("gbs", -1))
 RELATIONS = (
@@ -438,10 +443,11 @@ def learn(sheet: Sheet) -> list[Finding]:
     found: dict[tuple[str, object, tuple[object, ...]], list[tuple[float, float]]] = {}
     for place, rows in sheet.tables.items():
         here: dict[tuple[object, ...], list[tuple[float, float]]] = {}
-        for row in rows[:_MOST_ROWS]:
-            if not row.tabular or row.planned:
-                continue
-            for relation in relations_of(row):
+        some = [row for row in rows[:_MOST_ROWS] if row.tabular and not row.planned]
+        there = {name for name in (*MEASURES, "ga") if any(_has(row, name) for row in some)}
+        measured_here = [relation for relation in relations_of(rows[0]) if there.issuperset(relation.needs)]
+        for row in some:
+            for relation in measured_here:
                 if (off := residue(row, relation)) is None:
                     continue
                 measured = off, slack(row, relation)

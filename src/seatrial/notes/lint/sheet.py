@@ -144,6 +144,7 @@ _PLANNED = re.compile(r"planned|plan|estimate[d]?|est\.?|projected|projection|fo
 _KINDS = re.compile(r"\b(?:[AHBL]20|[AL]4|T4|A[13]0|[AL]40S?|V100S?|P[14]0|P100|[AH][18]00|H200|B[123]00|G[BH][23]00)\b|"
                     r"\bMI\d{3}X?\b|\bTPU ?v\d\w?|\bGaudi ?\d?|\bA64FX\b", re.IGNORECASE)  # fmt: skip
 DEVICES = re.compile(rf"{_KINDS.pattern}|\b(?:mx|nv)?fp(?:4|8|16|32)\b|\bbf16\b|\bint8\b", re.IGNORECASE)
+_DIGIT = re.compile(r"\d")
 _REFERENCE = re.compile(r"duplicate|same|line|\bsee\b|\bref", re.IGNORECASE)
 """A heading of cells that point at other rows, `L40` for line 40: they set nothing."""
 
@@ -207,7 +208,14 @@ def _fields_of(headings: tuple[str, ...]) -> dict[str, str]:
 
 @lru_cache(maxsize=16384)
 def _names_device(cell: str) -> bool:
-    return cell.lower() != cell.upper() and DEVICES.search(cell) is not None
+    return DEVICES.search(cell) is not None
+
+
+@lru_cache(maxsize=4096)
+def _device_of(own: str, section: str) -> tuple[Device | None, bool]:
+    """What the words of a row name, else the headings above it; and whether they speak of one that nobody knows."""
+    named = device_named(own) or (None if _KINDS.search(own) else device_named(section))
+    return named, named is None and _KINDS.search(f"{own} {section}") is not None
 
 
 @dataclass(eq=False)
@@ -253,6 +261,8 @@ class Row:
     """The logarithms of its fields, and of the products of relations, until a finding proposes another value."""
     slacks: dict[str, float] = field(default_factory=dict)
     """Relation -> what the digits of the row leave open."""
+    spans: list[tuple[float, float]] | None = None
+    """What one sequence may cost by its figures, until a finding proposes another value: see `formulas`."""
 
     @cached_property
     def columns(self) -> dict[str, str]:
@@ -385,6 +395,22 @@ class Row:
         return any(_is_plan(cell) for cell in cells if isinstance(cell, str))
 
     @cached_property
+    def text(self) -> str:
+        """All that is printed in the row."""
+        return "\n".join(self.record.printed.values())
+
+    @cached_property
+    def worded(self) -> dict[str, str]:
+        """The cells that have letters."""
+        return {heading: cell for heading, cell in self.record.printed.items() if cell.lower() != cell.upper()}
+
+    @cached_property
+    def described(self) -> list[tuple[str, str]]:
+        """Words of the row in columns that no field takes: what else was on."""
+        return [(heading, cell) for heading, cell in self.record.extra.items()
+                if heading in self.record.printed and not _DIGIT.search(cell) or " " in cell.strip()]  # fmt: skip
+
+    @cached_property
     def devices(self) -> frozenset[str]:
         """The kinds of device and number that the headings above the row and its own words name."""
         own = (cell for heading, cell in self.record.extra.items() if not _REFERENCE.search(heading))
@@ -394,10 +420,9 @@ class Row:
     @cached_property
     def device(self) -> Device | None:
         """What the row's own cells name, else the headings above it, else the file."""
-        words = [cell for cell in self.record.printed.values() if _names_device(cell)]
-        own = " ".join((self.record.machine, *words))
-        named = device_named(own) or (None if _KINDS.search(own) else device_named(self.record.section))
-        return named or (None if _KINDS.search(f"{own} {self.record.section}") else self.sheet.text(self).device)
+        words = [cell for cell in self.worded.values() if _names_device(cell)]
+        named, unknown = _device_of(" ".join((self.record.machine, *words)), self.record.section)
+        return named or (None if unknown else self.sheet.text(self).device)
 
     @cached_property
     def peak(self) -> float | None:
@@ -457,7 +482,7 @@ class Row:
                        message=message, column=column, printed=printed, proposed=proposed)
 
     def propose(self, name: str, value: float, code: str) -> None:
-        self.configuration = self.judged = None
+        self.configuration = self.judged = self.spans = None
         self.terms.clear()
         self.fixed[name] = value
         self.reasons[name] = code
@@ -494,6 +519,8 @@ class Sheet:
     prose: Mapping[str, Prose]
     readers: dict[tuple[str, Reading], list[Row]] = field(default_factory=dict)
     """(file, reading) -> the rows that follow it and agree; filled when it is needed."""
+    followed: dict[str, Counter[Reading | None]] = field(default_factory=dict)
+    """File -> how many of its rows follow each reading; filled when it is needed."""
     proven: dict[tuple[str, Reading, object], bool] = field(default_factory=dict)
     """(file, reading, model) -> whether rows of the file agree with it; filled when it is needed."""
     trusted: dict[Row, bool] = field(default_factory=dict)
@@ -506,6 +533,8 @@ class Sheet:
     """Table -> the relations that its rows are asked for."""
     in_step: tuple[Row, int, dict[str, float], dict[str, list[float | None]]] | None = None
     """The row that counts were last looked at for, and those: see `counts`."""
+    ends: dict[tuple[object, ...], list[tuple[float, float] | None]] = field(default_factory=dict)
+    """Readings and a shape -> the fewest and the most FLOPs of a sequence: see `formulas`."""
     loose: set[object] = field(default_factory=set)
     """Tables whose figures scatter; filled when it is needed."""
     peaks: dict[object, bool] = field(default_factory=dict)

@@ -40,31 +40,29 @@ def check(sheet: Sheet) -> list[Finding]:
 
 def _moved_back(row: Row, cells: list[str]) -> list[Finding]:
     broken, kept = broken_and_kept(row)
-    columns = _columns(tuple(row.record.printed))
+    columns, figures = _columns(tuple(row.record.printed))
     stand = list(map(_stands, columns, cells))
     foreign = [cell for cell, stands in zip(cells, stand) if not stands]
-    # A cell with the unit of its neighbour's column stands there.
-    unit = any(re.match(r"[\d.,]+ ?[a-zA-Z%]", cell) for cell in foreign)
     wrong = len(foreign) + _lost(row, cells)
-    gross = any(abs(off) > GROSS for _, _, off in broken)
-    figures = _figures(tuple(row.record.printed))
-    gap = any(not cells[at].strip("-–— ") for at in figures)
-    if not wrong and len(broken) < 2 and not gross and not gap:
+    gap = not all([cells[at].strip("-–— ") for at in figures])
+    if not wrong and not gap and len(broken) < 2 and not any(abs(off) > GROSS for _, _, off in broken):
         return []
     ranges = _ranges(row)
     before = _outside(row, ranges)
     if not wrong and not broken and before + gap < 2:
         return []
+    # A cell with the unit of its neighbour's column stands there.
+    unit = any(re.match(r"[\d.,]+ ?[a-zA-Z%]", cell) for cell in foreign)
     best: tuple[tuple[int, int], int, list[str], Row] | None = None
     # What stands before the place where cells moved stays where it is.
-    for at, moved in _shifts(cells, stand.index(False) if foreign else len(cells), figures):
+    for at, moved in _shifts(cells, columns, stand.index(False) if foreign else len(cells), figures):
         both = _exchanged(cells, moved)
         if all(columns[one].field for one in both) and all(map(_stands, columns, moved)):
+            if not foreign and not all(cells[one].strip("-–— ") for one in both):
+                continue  # an empty cell is not exchanged
             trial = _as_row(row, columns, moved)
             faults, holding = broken_and_kept(trial) if trial is not None else ([], [])
             enough = len(kept) + 2 - bool(wrong) - (unit and bool(both))
-            if not foreign and not all(cells[one].strip("-–— ") for one in both):
-                continue  # an empty cell is not exchanged
             # What looks like its column only when it is moved back needs no relation to prove it.
             if trial is not None and before + len(foreign) + gap > 1 and not _outside(trial, ranges):
                 enough = len(kept)
@@ -131,14 +129,10 @@ def _lost(row: Row, cells: list[str]) -> bool:
 
 
 @functools.lru_cache(maxsize=4096)
-def _columns(headings: tuple[str, ...]) -> list[Column]:
-    return settle([read_heading(heading) for heading in headings])
-
-
-@functools.lru_cache(maxsize=4096)
-def _figures(headings: tuple[str, ...]) -> list[int]:
-    """Where what is measured stands."""
-    return [at for at, column in enumerate(_columns(headings)) if column.field in (*MEASURES, "mem_value")]
+def _columns(headings: tuple[str, ...]) -> tuple[list[Column], tuple[int, ...]]:
+    """And where what is measured stands."""
+    columns = settle([read_heading(heading) for heading in headings])
+    return columns, tuple(at for at, column in enumerate(columns) if column.field in (*MEASURES, "mem_value"))
 
 
 @functools.lru_cache(maxsize=65536)
@@ -148,14 +142,21 @@ def _stands(column: Column, cell: str) -> bool:
     return not cell or not column.field or column.kind == "notes" or bool(timed) or fits(column, cell)
 
 
-def _shifts(cells: list[str], last: int, figures: list[int]) -> Iterator[tuple[int, list[str]]]:
+@functools.lru_cache(maxsize=4096)
+def _pairs(end: int, figures: tuple[int, ...]) -> list[tuple[int, int]]:
+    """Neighbours, and every two of the figures."""
+    return [*dict.fromkeys([*((at, at + 1) for at in range(end)), *combinations(figures, 2)])]
+
+
+def _shifts(cells: list[str], columns: list[Column], last: int, figures: tuple[int, ...]) -> Iterator[tuple[int, list[str]]]:
     """The row with a cell put in where one was lost, or with an empty one taken out, and from which column on, up to `last`;
     or with two neighbours, or two of the `figures`, in each other's place, or with one of several at their other end."""
     end = min(last + 1, len(cells) - 1)
-    for one, other in dict.fromkeys([*((at, at + 1) for at in range(end)), *combinations(figures, 2)]):
-        if cells[one] != cells[other]:
+    for one, other in _pairs(end, figures):
+        here, there = cells[one], cells[other]
+        if here != there and _stands(columns[one], there) and _stands(columns[other], here):
             exchanged = [*cells]
-            exchanged[one], exchanged[other] = cells[other], cells[one]
+            exchanged[one], exchanged[other] = there, here
             yield one, exchanged
     for start, stop in combinations(figures, 2):
         if stop - start > 1 and all(at in figures for at in range(start, stop)):
@@ -184,4 +185,4 @@ def _as_row(row: Row, columns: list[Column], cells: list[str]) -> Row | None:
     reading = row.reading or next((mate.reading for mate in row.around if mate.reading is not None), None)
     return replace(row, record=moved, reading=reading, fixed={}, reasons={}, configuration=None, judged=None, keys={},
                    layers=moved.layers or row.layers, hidden=moved.hidden or row.hidden, seq=moved.seq or row.seq,
-                   _printed={}, _beside=None, terms={}, slacks={})  # fmt: skip
+                   _printed={}, _beside=None, terms={}, slacks={}, spans=None)  # fmt: skip

@@ -39,8 +39,8 @@ def check(sheet: Sheet) -> list[Finding]:
 
 def clock(row: Row) -> Iterator[Finding]:
     """Processors run at some gigahertz."""
-    for heading, cell in row.record.printed.items():
-        for match in _CLOCK.finditer(cell) if "z" in cell or "Z" in cell else ():
+    for heading, cell in row.record.printed.items() if "z" in row.text or "Z" in row.text else ():
+        for match in _CLOCK.finditer(cell):
             value, prefix = float(match[1]), match[2].upper()
             ghz = value * {"": 1e-9, "K": 1e-6, "M": 1e-3, "G": 1.0}[prefix]
             if 0.1 <= ghz <= 10:
@@ -52,9 +52,8 @@ def clock(row: Row) -> Iterator[Finding]:
 
 def text_in_number(row: Row) -> Iterator[Finding]:
     """A number with words beside it; words alone say what happened and are read as such."""
-    for heading, cell in row.record.printed.items():
-        number = number_among_words(heading, cell) if cell.lower() != cell.upper() else ""
-        if number:
+    for heading, cell in row.worded.items():
+        if number := number_among_words(heading, cell):
             message, text = f'"{cell.strip()}" has words in a column of numbers: they belong into the notes', cell.strip()
             yield row.find("text-in-number", "warning", message, column=heading, printed=text, proposed=number)
 
@@ -106,8 +105,8 @@ def contradicted(row: Row) -> Iterator[Finding]:
 def text_above(row: Row) -> Iterator[Finding]:
     """A row that breaks with what the text says while the rest of its table keeps to it."""
     for name in ("layers", "hidden", "seq", "gbs"):
-        stated, value = row.stated_above(name), getattr(row.record, name)
-        if stated is None or not row.states(name) or value == stated[0]:
+        stated, value = row.stated_above(name) if row.states(name) else None, getattr(row.record, name)
+        if stated is None or value == stated[0]:
             continue
         others = [getattr(mate.record, name) for mate in row.around if mate is not row]
         if others and sum(other == stated[0] for other in others) > len(others) / 2:

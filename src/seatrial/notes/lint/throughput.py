@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -239,14 +240,13 @@ def _nodes(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
 def _formula(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
     """Another habit of counting: only believable when the digits are fine enough to tell formulas apart."""
     reading, shown, open_ = reading_of(row), row.printed("tflops"), left_open(row)
-    file = row.elsewhere
+    followed = _followed(row)
     for other in elsewhere(reading, row):
         if other.per == "node" and (row.procs or 1) == 1 or shown is None:
             continue
         if not other.may_fit(row, open_) or not other.fits(row):
             continue
-        used = sum(1 for mate in file if mate is not row and complete(mate) and mate.reading == other)
-        score = next(score for coarse, score in FORMULA if slack(row) < coarse) + (2.0 if used >= 3 else 0.0)
+        score = next(score for coarse, score in FORMULA if slack(row) < coarse) + (2.0 if followed[other] >= 3 else 0.0)
         if other.recompute != reading.recompute:
             score += 2.0 if row.record.recompute == other.recompute else -0.5
         if other.per == "process":
@@ -261,6 +261,14 @@ def _formula(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
             message = f"TFLOPs {shown.value:g} is per node, {row.procs} x {each:.4g} per process"
             yield Explanation(code="tflops-per-node", name="tflops", value=each, shown=shown.like(each), score=score + PER_NODE,
                               message=message, level="warning")  # fmt: skip
+
+
+def _followed(row: Row) -> Counter[Reading | None]:
+    """How many rows of the file follow each reading."""
+    known, file = row.sheet.followed, row.record.source_file
+    if file not in known:
+        known[file] = Counter(mate.reading for mate in row.elsewhere if complete(mate))
+    return known[file]
 
 
 def formula_of_another(row: Row) -> Explanation | None:
