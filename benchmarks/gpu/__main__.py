@@ -24,7 +24,7 @@ from typing import Any
 
 from benchmarks.gpu.shapes import GROUPS, PLAIN, ROWS, names
 
-EXTRA = {"smoke": 120, "losses": 200, "experts": 240, "start": 400}
+EXTRA = {"smoke": 120, "losses": 300, "experts": 240, "start": 400}
 """Parts that are no rows, and their limits in seconds."""
 
 

@@ -14,6 +14,8 @@ import torch
 
 INTERPRETED_SMS = 32
 """Of Triton's interpreter, which has none."""
+WALKED = 8
+"""Tiles that a program has at least, where columns are added up: its sums in fp32 are few beside what they are of."""
 _few: ContextVar[bool] = ContextVar("few", default=False)
 
 
@@ -39,6 +41,6 @@ def fewer_programs() -> Iterator[None]:
 def groups_of(tokens: int, rows: int, *, columns: int, device: torch.device, each: int = 8) -> tuple[int, int]:
     """(groups, tiles of each): programs(each) or a few less in all; a group of them walks down so many tiles of `rows`."""
     tiles = -(-tokens // rows)
-    groups = max(1, min(tiles, programs(each, device) // columns))
+    groups = max(1, min(tiles // WALKED, programs(each, device) // columns))
     walked = -(-tiles // groups)
     return -(-tiles // walked), walked
