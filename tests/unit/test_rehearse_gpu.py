@@ -22,7 +22,8 @@ from seatrial.rehearse.rank import measure_memory
 from seatrial.spec import GIB, Batch, Model, Topology, Trial
 
 CPU = torch.device("cpu")
-MEASURED = json.loads((Path(__file__).parents[2] / "benchmarks/results/gpu-h200.json").read_text())["runs"][-1]
+RUNS = json.loads((Path(__file__).parents[2] / "benchmarks/results/gpu-h200.json").read_text())["runs"]
+MEASURED = {name: row for run in RUNS for name, row in run.items()}
 NARROW = Model(layers=24, hidden=2048, heads=32, vocab=50304, seq=1024)
 LLAMA = Model(layers=4, hidden=4096, heads=32, kv_heads=8, ffn=14336, vocab=128256, seq=8192, family="llama")
 WIDE = Model(layers=2, hidden=14336, heads=64, vocab=50304, seq=2048)
@@ -52,8 +53,7 @@ def bytes_with(trial: Trial, config: dict[str, Any], monkeypatch: pytest.MonkeyP
 def test_the_bytes_are_those_that_an_h200s_allocator_counted(row: str, model: Model, mbs: int, given: dict[str, Any],
                                                              monkeypatch: pytest.MonkeyPatch) -> None:
     trial = Trial(model=model, batch=Batch(gbs=mbs), topology=replace(Topology(mbs=mbs, precision="bf16"), **given))
-    # Rows that do not say what they were measured with had half the logits at once, and the head in 16 bits.
-    config = MEASURED[row].get("config", {"logits_bytes": 2**30, "fp8_head": False})
+    config = MEASURED[row]["config"]
     found = bytes_with(trial, {name: config[name] for name in ("logits_bytes", "fp8_head")}, monkeypatch)
     assert found / GIB == pytest.approx(MEASURED[row]["allocated_gib"], rel=0.01)
 
