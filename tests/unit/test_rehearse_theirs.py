@@ -156,3 +156,10 @@ def test_program_that_starts_its_own_ranks_is_not_rehearsed(tmp_path: Path) -> N
     trial, recipe = asked(str(described))
     with pytest.raises(BadInput, match="once a node"):
         rehearse(trial, recipe, RehearsalOptions(memory_only=True))
+
+
+@pytest.mark.parametrize("engine", ["megatron-deepspeed", "nemo"])
+def test_engine_that_is_only_forecast_has_no_rank_to_rehearse(engine: str) -> None:
+    trial, recipe = asked(engine, topology={"dp": 2}, batch={"gbs": 2})
+    with pytest.raises(BadInput, match=f"engine {engine}: .* seatrial, torchtitan, "):
+        rehearse(trial, recipe, RehearsalOptions())
