@@ -34,8 +34,8 @@ class Command(Foreign):
 
     def check(self, trial: Trial, recipe: Recipe, *, here: bool) -> None:
         if trial.command is None:
-            raise BadInput(f"engine {trial.engine!r}: it is planned for and forecast, and no program of it is known here: a [command] "
-                           f"with its argv says what to start; {', '.join(engines.started())} are run by their names")
+            raise BadInput(f"engine {trial.engine!r}: it is planned for and forecast, and no program of it is known here: a "
+                           f"[command] with its argv says what to start; {', '.join(engines.started())} are run by their names")
         rules.check(trial)
         fill(trial.command.argv, template_values(trial, recipe, Path(".")))
 
