@@ -114,7 +114,7 @@ def main():
             own[0].append(total.clone())
             torch.distributed.all_reduce(total)
             total = total / world
-        seconds = time.perf_counter() - began
+        seconds = fsdp2.passed(began, device)
         if rank == 0:
             fsdp2.line(a, step, total, engine.get_global_grad_norm(), seconds, device)  # of ZeRO 0 in fp32 it keeps no norm
         fsdp2.lost(rank, step, own)

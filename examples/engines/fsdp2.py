@@ -207,6 +207,13 @@ def say(count, **applied):
     print("seatrial-applied", json.dumps(applied), flush=True)
 
 
+def passed(began, device):
+    """Seconds until the device is done: on a GPU a step, its collectives too, is only handed over until then."""
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter() - began
+
+
 def line(a, step, loss, norm, seconds, device):
     own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     peak = torch.cuda.max_memory_reserved() if device.type == "cuda" else own
@@ -274,7 +281,7 @@ def main():
         optimizer.zero_grad()
         own = {0: [total.clone()]}
         dist.all_reduce(total)
-        seconds = time.perf_counter() - began  # the loss is read below, but its all-reduce has waited for all
+        seconds = passed(began, device)
         if rank == 0:
             line(a, step, total / world, norm, seconds, device)
         lost(rank, step, own)

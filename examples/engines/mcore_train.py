@@ -145,7 +145,7 @@ def main():
         total = torch.stack([one["loss"] for one in said]).mean() if last else torch.zeros((), device=device)
         if last:
             torch.distributed.all_reduce(total, group=parallel_state.get_data_parallel_group())
-        seconds = time.perf_counter() - began
+        seconds = fsdp2.passed(began, device)
         if speaks:
             fsdp2.line(a, step, total / data_ranks, norm, seconds, device)
         fsdp2.lost(rank, step, own)

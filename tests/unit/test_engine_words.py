@@ -279,6 +279,23 @@ def test_the_stage_that_hands_on_no_number_says_so(monkeypatch: pytest.MonkeyPat
     assert capsys.readouterr().out == 'seatrial-nan {"rank": 0, "step": 2, "stage": 4}\n'
 
 
+@pytest.mark.parametrize("device, waits", [("cuda", 1), ("cpu", 0)])
+def test_the_scripts_take_the_time_when_the_gpu_is_done(monkeypatch: pytest.MonkeyPatch, device: str, waits: int) -> None:
+    monkeypatch.syspath_prepend(str(shipped.example("engines/fsdp2.py").parent))
+    script, now, waited = importlib.import_module("fsdp2"), [10.0], []
+
+    def synchronize() -> None:
+        waited.append(now[0])
+        now[0] += 5.0
+
+    monkeypatch.setattr(torch.cuda, "synchronize", synchronize)
+    monkeypatch.setattr(script.time, "perf_counter", lambda: now[0])
+    assert script.passed(9.0, torch.device(device)) == 1.0 + 5.0 * waits and len(waited) == waits
+    for name in ("fsdp2", "ds_train", "mcore_train", "accelerate_train"):
+        text = shipped.example(f"engines/{name}.py").read_text()
+        assert text.count("passed(began, device)") == 1 + (name == "fsdp2"), name
+
+
 @pytest.mark.parametrize("layers, pp, runs", [(3, 4, True), (1, 4, True), (1, 5, False)])
 def test_deepspeed_leaves_stages_without_a_layer_as_long_as_each_has_a_part(layers: int, pp: int, runs: bool) -> None:
     """Beside its layers there are the embedding, the last norm and the head."""

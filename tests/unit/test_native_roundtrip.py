@@ -181,7 +181,7 @@ CASES = {
     "megatron-core": (trials("megatron-core", "plain", cp=1, zero=st.sampled_from([0, 1]), sequence_parallel=False,
                              precision=st.sampled_from(["fp32", "bf16"]), stage_layers=None),
                       by_engine("megatron-core"), "train.sh"),
-    "accelerate": (trials("accelerate", "plain", pp=1, zero=st.sampled_from([0, 2, 3]), sequence_parallel=False,
+    "accelerate": (trials("accelerate", "plain", tp=1, pp=1, zero=st.sampled_from([0, 2, 3]), sequence_parallel=False,
                           recompute=st.sampled_from(["none", "full"]), cp_kind=st.sampled_from(["ring", "gather"])),
                    native.WRITERS["accelerate"], "accelerate.yaml"),
 }  # fmt: skip

@@ -14,8 +14,10 @@ from pathlib import Path
 import pytest
 
 from seatrial import presets
+from seatrial.engines import ENGINES
 from seatrial.engines.torchtitan import Torchtitan, config
 from seatrial.errors import BadInput
+from seatrial.native import WRITERS
 from seatrial.plan import emit
 from seatrial.recipe import Recipe
 from seatrial.spec import Batch, Topology, Trial
@@ -69,12 +71,14 @@ def test_a_script_asks_for_what_its_engine_device_and_user_need():
     assert "export CUDA_DEVICE_MAX_CONNECTIONS=1\n" in emit.megatron(in_context)["train.slurm"]
 
 
-def test_llamas_train_without_dropout_and_overlap_what_the_forecast_overlaps():
-    flags = words(emit.megatron(LLAMA)["megatron-lm.args"])
-    pairs = dict(itertools.pairwise(flags))
+@pytest.mark.parametrize(("trial", "name"), [(LLAMA, "megatron-lm"), (BLOOM, "megatron-deepspeed")])
+def test_dropout_is_off_whatever_the_default_of_the_dialect(trial, name):
+    pairs = dict(itertools.pairwise(words(emit.megatron(trial)[f"{name}.args"])))
     assert pairs["--attention-dropout"] == pairs["--hidden-dropout"] == "0.0"
-    assert {"--overlap-grad-reduce", "--overlap-param-gather"} <= set(flags)
-    assert "--hidden-dropout" not in words(emit.megatron(BLOOM)["megatron-deepspeed.args"])
+
+
+def test_llamas_overlap_what_the_forecast_overlaps():
+    assert {"--overlap-grad-reduce", "--overlap-param-gather"} <= set(words(emit.megatron(LLAMA)["megatron-lm.args"]))
 
 
 def test_llama_comes_out_in_megatron_lm():
@@ -157,6 +161,44 @@ def test_the_script_hands_every_flag_over_untouched_and_the_users_own_after_them
         files["megatron-deepspeed.args" if trial is BLOOM else "megatron-lm.args"]) + ["--data-path", "my data; rm"]
     assert seen[seen.index("--nproc_per_node") + 1] == "8"
     assert not list(tmp_path.rglob("evil"))
+
+
+def test_megatron_lm_without_arguments_of_the_users_is_a_benchmark_on_mock_data(fake_slurm, tmp_path):
+    files = emit.megatron(LLAMA)
+    (tmp_path / "train.slurm").write_text(files["train.slurm"])
+    subprocess.run(["bash", str(tmp_path / "train.slurm")], env=fake_slurm, cwd=tmp_path, check=True, timeout=30)
+    seen = (tmp_path / "seen").read_text().split("\0")[:-1]
+    given = seen[seen.index("/a b/pretrain_gpt.py") + 1 :]
+    assert given == [*words(files["megatron-lm.args"]), *emit.BENCHMARK] and "--mock-data" in given
+
+
+@pytest.mark.parametrize(("given", "node"), [
+    ({"NODE_RANK": "1", "MASTER_ADDR": "first"}, ("1", "first")),
+    ({"SLURM_JOB_NODELIST": "node[0-1]", "SLURM_NODEID": "1"}, ("1", "node0")), ({"NODE_RANK": "1"}, None)])  # fmt: skip
+@pytest.mark.parametrize("engine", ["fsdp2", "accelerate"])
+def test_script_for_several_nodes_knows_its_own_and_where_they_meet_or_stops(engine, given, node, fake_slurm, tmp_path):
+    trial = replace(LLAMA, topology=Topology(dp=16, zero=3, precision="bf16"), batch=Batch(gbs=16))
+    files = WRITERS["accelerate"](trial) if engine == "accelerate" else ENGINES.get(engine)().emitted(trial, Recipe())
+    (tmp_path / "train.sh").write_text(files["train.sh"])
+    (tmp_path / "bin" / "accelerate").symlink_to(tmp_path / "bin" / "python")
+    env = {name: value for name, value in fake_slurm.items() if name in ("PATH", "SEEN")} | given
+    done = subprocess.run(["bash", str(tmp_path / "train.sh")], env=env, capture_output=True, text=True, timeout=30)
+    if node is None:
+        assert done.returncode and "MASTER_ADDR: the name of the first node" in done.stderr and not Path(env["SEEN"]).exists()
+        return
+    pairs = dict(itertools.pairwise(Path(env["SEEN"]).read_text().split("\0")))
+    names = ("--machine_rank", "--main_process_ip") if engine == "accelerate" else ("--node-rank", "--master-addr")
+    assert tuple(pairs[name] for name in names) == node
+
+
+def test_accelerates_files_train_from_masters_in_fp32_and_cut_nothing_over_tp():
+    trial = replace(LLAMA, topology=Topology(dp=16, zero=3, precision="bf16"), batch=Batch(gbs=16))
+    files = WRITERS["accelerate"](trial)
+    assert json.loads(files["training_args.json"])["do_train"] is True
+    assert json.loads(files["config.json"])["torch_dtype"] == "float32"
+    assert 'mixed_precision: "bf16"' in files["accelerate.yaml"]
+    with pytest.raises(BadInput, match="TP 2.*accelerate skips TP"):
+        WRITERS["accelerate"](replace(trial, topology=replace(trial.topology, dp=8, tp=2)))
 
 
 def test_nothing_is_overwritten(tmp_path):

@@ -93,6 +93,15 @@ def test_weights_that_fsdp_finds_on_the_cpu_are_sharded_and_told_apart(tmp_path:
     assert memory.parts["optimizer"] >= 2 * 3 * 4 * 512 * 512 / 8 and memory.parts["weights"] >= 3 * 4 * 512 * 512
 
 
+def test_ddp_reduces_all_gradients_and_holds_them_twice() -> None:
+    trial, recipe = asked(topology={"dp": WORLD}, batch={"gbs": 2 * WORLD})
+    rank = rehearse(trial, recipe, RehearsalOptions(memory_only=True)).ranks[0]
+    reduced = [one for one in rank.collectives if one.name == "all_reduce" and one.phase == "backward"]
+    assert {one.ranks for one in reduced} == {tuple(range(WORLD))}
+    assert sum(one.size_bytes for one in reduced) == 4 * PARAMETERS
+    assert rank.memory.parts["gradients"] == pytest.approx(2 * 4 * PARAMETERS, rel=0.01)  # and in DDP's buckets
+
+
 def test_what_is_said_before_the_forward_pass_counts_once_a_step(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(
         "import sys, torch\nimport torch.distributed as dist\ndist.init_process_group()\nmodel = torch.nn.Linear(8, 8).cuda()\n"
@@ -147,3 +156,10 @@ def test_program_that_starts_its_own_ranks_is_not_rehearsed(tmp_path: Path) -> N
     trial, recipe = asked(str(described))
     with pytest.raises(BadInput, match="once a node"):
         rehearse(trial, recipe, RehearsalOptions(memory_only=True))
+
+
+@pytest.mark.parametrize("engine", ["megatron-deepspeed", "nemo"])
+def test_engine_that_is_only_forecast_has_no_rank_to_rehearse(engine: str) -> None:
+    trial, recipe = asked(engine, topology={"dp": 2}, batch={"gbs": 2})
+    with pytest.raises(BadInput, match=f"engine {engine}: .* seatrial, torchtitan, "):
+        rehearse(trial, recipe, RehearsalOptions())

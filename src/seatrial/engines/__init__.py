@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from seatrial.engines.base import Adapter
     from seatrial.spec import Trial
 
+COMMAND = "seatrial.engines.command:Command"
 ENGINES = Registry("engine", group="seatrial.engines", builtin={
     "seatrial": "seatrial.engines.ours:Ours",
     "torchtitan": "seatrial.engines.torchtitan:Torchtitan",
@@ -27,10 +28,14 @@ ENGINES = Registry("engine", group="seatrial.engines", builtin={
     "deepspeed": "seatrial.engines.described:Deepspeed",
     "megatron-core": "seatrial.engines.described:MegatronCore",
     "accelerate": "seatrial.engines.described:Accelerate",
-    **dict.fromkeys(("megatron", "megatron-deepspeed", "fsdp1", "plain-3d", "command"),
-                    "seatrial.engines.command:Command"),
+    **dict.fromkeys(("megatron", "megatron-deepspeed", "fsdp1", "plain-3d", "command"), COMMAND),
 })  # fmt: skip
 """Of those without an adapter of their own rules and forecasts are known: what is run is the [command] that the user gives."""
+
+
+def started() -> list[str]:
+    """Those that are run by their name alone."""
+    return [name for name in ENGINES.names() if ENGINES.builtin.get(name) != COMMAND]
 
 
 def engine_name(value: object) -> str:

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from seatrial import columns, fields, rules
+from seatrial import columns, engines, fields, rules
 from seatrial.engines.base import Per
 from seatrial.engines.foreign import Foreign
 from seatrial.errors import BadInput
@@ -34,7 +34,8 @@ class Command(Foreign):
 
     def check(self, trial: Trial, recipe: Recipe, *, here: bool) -> None:
         if trial.command is None:
-            raise BadInput(f"engine {trial.engine!r}: [command] must give its argv")
+            raise BadInput(f"engine {trial.engine!r}: it is planned for and forecast, and no program of it is known here: a "
+                           f"[command] with its argv says what to start; {', '.join(engines.started())} are run by their names")
         rules.check(trial)
         fill(trial.command.argv, template_values(trial, recipe, Path(".")))
 

@@ -28,6 +28,14 @@ from seatrial.recipe import Recipe
 from seatrial.rules import Violation
 from seatrial.spec import Execution, Trial, stages_of
 
+WHICH_NODE = '''if [ -n "$SLURM_JOB_NODELIST" ]; then  # srun starts it once a node
+    : "${NODE_RANK:=$SLURM_NODEID}" "${MASTER_ADDR:=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)}"
+fi
+: "${NODE_RANK:?0 on the first node, 1 on the next}" "${MASTER_ADDR:?the name of the first node}"
+'''
+"""Lines of a script that is started on each of several nodes: which of them this is, and where they meet."""
+TORCHRUN = '--node-rank "$NODE_RANK" --master-addr "$MASTER_ADDR" --master-port "${MASTER_PORT:-29500}"'
+
 
 def driver(name: str) -> str:
     """The path of a file in `drivers`, which an engine's Python runs: it has no seatrial."""
@@ -110,11 +118,11 @@ class Scripted(Foreign):
         return {**self.files(trial, recipe), "train.sh": self._script(trial, recipe)}
 
     def _script(self, trial: Trial, recipe: Recipe) -> str:
-        many = f"--nnodes {trial.nodes} --node-rank ${{NODE_RANK:-0}} --master-addr ${{MASTER_ADDR:-127.0.0.1}} " \
-               if trial.nodes > 1 else "--standalone "
+        many = f"--nnodes {trial.nodes} {TORCHRUN} " if trial.nodes > 1 else "--standalone "
         started = " ".join(shlex.quote(word) for word in self.by_hand(trial, recipe))
         return ("#!/bin/bash\n"
                 f"# Once a node, with a Python that has {self.module}; {trial.topology.product}.\n"
                 'cd "$(dirname "$0")"\n'
+                f'{WHICH_NODE if trial.nodes > 1 else ""}'
                 f'PYTHONPATH=.:$PYTHONPATH exec python -m torch.distributed.run {many}--nproc-per-node {trial.procs_per_node} '
                 f'{started} "$@"\n')

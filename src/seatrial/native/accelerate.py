@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from seatrial.engines.scripted import WHICH_NODE
 from seatrial.errors import BadInput
 from seatrial.huggingface import hfconfig
 from seatrial.native import deepspeed
@@ -48,10 +49,12 @@ def why_not(trial: Trial) -> Iterator[str]:
     t = trial.topology
     if t.pp > 1 or t.ep > 1:
         yield f"PP {t.pp} and EP {t.ep}: accelerate has neither pipeline stages nor experts of its own in FSDP"
+    if t.tp > 1:
+        yield f"TP {t.tp}: a model that is made from its config.json is not cut by transformers, and accelerate skips TP then"
     if t.zero == 1:
         yield "ZeRO 1: FSDP shards gradients as well (ZeRO 2), or weights too (ZeRO 3)"
-    if t.zero == 0 and t.tp * t.cp > 1:
-        yield f"ZeRO 0 with TP {t.tp} and CP {t.cp}: composing them with DDP is not supported there"
+    if t.zero == 0 and t.cp > 1:
+        yield f"ZeRO 0 with CP {t.cp}: composing it with DDP is not supported there"
     if t.cp > 1 and t.cp_kind not in ROTATES:
         yield f"CP {t.cp} by {t.cp_kind}; it has {' and '.join(ROTATES)}"
     if t.cp > 1 and (t.zero_group or t.data_ranks) % t.cp:
@@ -90,16 +93,20 @@ def files(trial: Trial) -> dict[str, str]:
     arguments = {"config_name": "config.json", "block_size": trial.model.seq, "per_device_train_batch_size": t.mbs,
                  "gradient_accumulation_steps": trial.microbatches, "torch_compile": trial.execution.compile,
                  "gradient_checkpointing": t.recompute == "full" and not t.zero, "bf16": t.precision == "bf16",
-                 "fp16": t.precision == "fp16", "output_dir": "out"}  # fmt: skip
-    dtype = {"bf16": "bfloat16", "fp16": "float16"}.get(t.precision, "float32")
+                 "fp16": t.precision == "fp16", "do_train": True, "max_steps": 20, "logging_steps": 1, "save_strategy": "no",
+                 "report_to": "none", "output_dir": "out"}  # fmt: skip
+    which = ("", "") if trial.nodes == 1 else (
+        WHICH_NODE, '--machine_rank "$NODE_RANK" --main_process_ip "$MASTER_ADDR" --main_process_port "${MASTER_PORT:-29500}" ')
     script = f"""#!/bin/bash
-# bash train.sh run_clm.py: transformers' examples/pytorch/language-modeling, with data and a tokenizer of yours.
-# {t.product}; batch {b.gbs}. Not run here.
+# bash train.sh run_clm.py: transformers' examples/pytorch/language-modeling, with data and a tokenizer of yours in
+# {ARGUMENTS}: dataset_name or train_file, and tokenizer_name. {t.product}; batch {b.gbs}. Not run here.
 cd "$(dirname "$0")"
-exec accelerate launch --config_file {FILE} "${{@:-run_clm.py}}" {ARGUMENTS}
+{which[0]}exec accelerate launch --config_file {FILE} {which[1]}"${{@:-run_clm.py}}" {ARGUMENTS}
 """
+    # Weights and Adam's moments in fp32, whatever is computed in: a model is made in the type that its config.json names.
+    model = hfconfig.config_of(trial.model, dtype="float32")
     return {FILE: "# Written from accelerate's documentation; not run here.\n" + "\n".join(_lines(config)) + "\n",
-            "config.json": json.dumps(hfconfig.config_of(trial.model, dtype=dtype), indent=2) + "\n",
+            "config.json": json.dumps(model, indent=2) + "\n",
             ARGUMENTS: json.dumps(arguments, indent=2) + "\n", "train.sh": script}
 
 

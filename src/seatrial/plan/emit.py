@@ -88,6 +88,9 @@ def _shared(trial: Trial) -> Iterator[tuple[str, ...]]:
         yield ("--reset-attention-mask",)  # at the ends of documents, which are those of its data
     if t.precision in ("bf16", "fp16"):
         yield (f"--{t.precision}",)
+    # Trained without, and measured without: the default of both is 0.1.
+    yield "--attention-dropout", "0.0"
+    yield "--hidden-dropout", "0.0"
 
 
 def _embedding_slots(trial: Trial) -> bool:
@@ -185,8 +188,7 @@ def megatron_lm(trial: Trial) -> Dialect:
         why_not.append("gradients and weights have no groups of their own in Megatron-LM; its optimizer's are zero_group")
     if why_not := [*why_not, *emit_experts.beyond(trial)]:
         return Dialect(flags=[], notes=[f"not for Megatron-LM: {reason}" for reason in why_not])
-    # Trained without, and measured without: Megatron-LM's own default is 0.1.
-    flags: Flags = [*_shared(trial), ("--attention-dropout", "0.0"), ("--hidden-dropout", "0.0")]
+    flags: Flags = list(_shared(trial))
     # Of a tokenizer that has its own size the flag says nothing; the mock ones take it.
     flags += [("--vocab-size", str(m.pad_vocab_to or m.vocab)), ("--make-vocab-size-divisible-by",
                                                                  "1" if m.pad_vocab_to else "128")]
@@ -343,6 +345,9 @@ def sbatch_lines(preamble: Path) -> list[str]:
     return lines
 
 
+BENCHMARK = ("--mock-data", "--tokenizer-type", "NullTokenizer", "--train-iters", "20", "--lr", "3e-4", "--eval-iters", "0",
+             "--log-interval", "1", "--log-throughput")
+"""What Megatron-LM is given in place of somebody's data, to measure with."""
 CPUS_PER_GPU = 8
 """What a job asks for where nobody says otherwise; Slurm's own default is one a task, and a task has all GPUs of its node."""
 _BLACKWELL = re.compile(r"(^|[^a-z0-9])g?b[23]00")
@@ -373,7 +378,8 @@ def slurm_script(trial: Trial, dialect: Dialect, *, preamble: Path | None, optio
     lines += ["".join(c for c in line if c.isprintable()) for line in asked]
     own = sbatch_lines(preamble) if preamble is not None else []
     lines += [*own, "", "# Usage: sbatch train.slurm --data-path … --tokenizer-type … --train-samples … --lr … --save …",
-              "# What is given after the script's name is passed on: data, optimizer and checkpoints are yours to choose.", ""]
+              "# What is given after the script's name is passed on: data, optimizer and checkpoints are yours to choose.",
+              *([] if deepspeed else ["# Without any it is a benchmark on made-up tokens."]), ""]
     if preamble is not None:
         lines += [f"source {shlex.quote(str(preamble.resolve()))}", ""]
     lines += [*shell, *filter(None, [connections(trial)])]
@@ -383,6 +389,8 @@ def slurm_script(trial: Trial, dialect: Dialect, *, preamble: Path | None, optio
     if deepspeed:
         config = json.dumps(deepspeed_config(trial))
         lines += ['cd "$SLURM_SUBMIT_DIR"', f"printf '%s\\n' {shlex.quote(config)} > ds_config.json", ""]
+    else:
+        lines += [f"[ $# -gt 0 ] || set -- {' '.join(BENCHMARK)}", ""]
     lines += [
         'MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
         'export MASTER_ADDR MASTER_PORT="${MASTER_PORT:-6000}"',

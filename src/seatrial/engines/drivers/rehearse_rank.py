@@ -39,6 +39,8 @@ NAMES = {"allreduce": "all_reduce", "all_reduce": "all_reduce", "allgather": "al
          "shard_dim_alltoall": "all_to_all", "broadcast": "broadcast", "scatter": "scatter", "gather": "gather",
          "reduce": "reduce", "send": "send", "recv": "recv"}  # fmt: skip
 """How one of torch's operations begins -> the collective that it is; the longer names first."""
+BUCKETS = ("_ddp_init_helper", "_pre_forward")
+"""Where DDP makes its buckets, and makes them anew once it knows the order of the gradients."""
 MOST_SAMPLES = 200
 WATCHED = 3
 """What came before the first step, that step, and the one whose bytes count; later ones are only timed."""
@@ -108,13 +110,16 @@ class Watch(LiveStorages):  # type: ignore[misc]
         self.samples.append(tuple(self.live.values()))
 
     def _part(self, value: Tensor) -> str:
-        """By who makes it: FSDP gathers weights and reduces gradients, an optimizer's step makes its state."""
+        """By who makes it: FSDP gathers weights and reduces gradients, DDP has buckets of them, an optimizer's step makes its
+        state."""
         frame: FrameType | None = sys._getframe(2)
         for _ in range(12):
             if frame is None:
                 break
             if "_fully_shard" in frame.f_code.co_filename:
                 return "gradients" if "reduce" in frame.f_code.co_name else "weights"
+            if frame.f_code.co_name in BUCKETS and frame.f_globals.get("__name__") == "torch.nn.parallel.distributed":
+                return "gradients"
             frame = frame.f_back
         if self.phase == "optimizer":
             return "optimizer"
@@ -257,6 +262,23 @@ def fake_peers() -> None:
 
     for module in (dist, dist.distributed_c10d):
         module.init_process_group, module.new_group = init_process_group, new_group  # type: ignore[attr-defined]
+    wrap = nn.parallel.DistributedDataParallel.__init__
+
+    def wrapped(self: Any, *args: Any, **kwargs: Any) -> None:
+        wrap(self, *args, **kwargs)
+        self.register_comm_hook(self.process_group, _reduced)
+
+    nn.parallel.DistributedDataParallel.__init__ = wrapped  # type: ignore[method-assign]
+    # Nobody else has a model to compare with.
+    nn.parallel.distributed._verify_param_shape_across_processes = lambda *_: True
+
+
+def _reduced(group: Any, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
+    """DDP's own all-reduce. It takes what its work's future holds for the bucket, and that of a fake group holds nothing."""
+    dist.all_reduce(bucket.buffer(), group=group)
+    done: torch.futures.Future[Tensor] = torch.futures.Future()
+    done.set_result(bucket.buffer())
+    return done
 
 
 def leave(code: int = 0) -> None:
