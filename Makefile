@@ -48,12 +48,13 @@ ENGINES ?= torchtitan deepspeed megatron-core
 engine-torchtitan := torchtitan==0.2.2 triton
 engine-deepspeed := deepspeed==0.19.8 ninja
 engine-megatron-core := megatron-core==0.16.1 einops
+engine-megatron-lm := triton pybind11 einops
 engine-accelerate := accelerate==1.15.0 transformers==5.22.2
 
 engines: $(ENGINES:%=.engines/%/.installed)
 
 .engines/%/.installed: $(STAMP)
-	$(if $(engine-$*),,$(error ENGINES=$*: torchtitan, deepspeed, megatron-core and accelerate are those that the index has))
+	$(if $(engine-$*),,$(error ENGINES=$*: torchtitan, deepspeed, megatron-core, accelerate, and what a checkout of megatron-lm needs, are those that the index has))
 	$(BIN)/python -m venv --without-pip .engines/$*
 	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > .engines/$*/shared
 	mv .engines/$*/shared "$$(.engines/$*/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/shared.pth"

@@ -15,7 +15,7 @@ from benchmarks.engines.layouts import layouts, steps
 from benchmarks.engines.rules import rules
 from benchmarks.engines.tuned import tune
 
-NAMES = ("seatrial", "fsdp2", "torchtitan", "deepspeed", "megatron-core", "accelerate")
+NAMES = ("seatrial", "fsdp2", "torchtitan", "deepspeed", "megatron-core", "megatron-lm", "accelerate")
 PARTS = {"layouts": layouts, "rules": rules, "steps": steps, "faults": faults, "tune": tune}
 CULPRITS = 0.9
 """Of the faults, those whose rank must be named."""

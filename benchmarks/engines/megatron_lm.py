@@ -1,4 +1,4 @@
-"""Megatron-LM's own validate_args against our rules, on what `plan --emit megatron-lm` writes for random layouts.
+"""Megatron-LM: its own validate_args against our rules, on what `plan --emit megatron-lm` writes for random layouts.
 
     python -m benchmarks.engines.megatron_lm CHECKOUT                   200 layouts that its flags can say, legal and illegal
     python -m benchmarks.engines.megatron_lm CHECKOUT --python PYTHON   with a Python that has what the checkout imports
@@ -16,7 +16,7 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.engines.each import MODEL, Data, label
+from benchmarks.engines.each import MODEL, Data, Each, label
 
 from seatrial import presets, rules, trialfile
 from seatrial.engines import homes
@@ -50,6 +50,26 @@ def draw(rng: random.Random) -> Data:
         model |= {"base": "tiny-llama", "experts": rng.choice((4, 6)), "top_k": 2, "expert_ffn": 64}
         layout["ep"] = rng.choice((1, 2, 2, 4))
     return {"model": model, "batch": {"gbs": rng.choice((8, 12, 24, 48))}, "topology": layout, "engine": "megatron-lm"}
+
+
+VP = {"pp": 2, "vp": 2, "schedule": "interleaved"}
+
+
+class Megatron(Each):
+    def draw(self, rng: random.Random) -> Data:
+        return {**draw(rng), "execution": {"device": "cpu"}}
+
+
+ENGINE = Megatron(name="megatron-lm", layouts=(
+    {"dp": 2}, {"dp": 2, "zero": 1}, {"dp": 2, "zero": 1, "precision": "bf16"}, {"tp": 2}, {"tp": 2, "precision": "bf16"},
+    {"pp": 2}, {"pp": 4}, {"tp": 2, "pp": 2}, VP, {**VP, "dp": 2, "zero": 1}, {"tp": 2, "dp": 2, "zero": 1},
+    {"pp": 2, "recompute": "full"}, {"tp": 2, "recompute": "selective"}, {"pp": 3}, {"pp": 2, "stage_layers": [3, 5]},
+    {"dp": 4, "zero": 1, "zero_group": 2},
+), refused=(
+    {"model": MODEL, "batch": {"gbs": 12}, "topology": {"tp": 3}},
+    {"model": {**MODEL, "layers": 3}, "batch": {"gbs": 16}, "topology": {"pp": 2}},
+    {"model": MODEL, "batch": {"gbs": 10}, "topology": {"dp": 2, "mbs": 2}},
+), faulty=({"dp": 2}, {"dp": 2, "zero": 1}, {"tp": 2}, {"pp": 2}))  # fmt: skip
 
 
 def drawn(count: int, seed: int) -> list[tuple[str, Trial, list[str]]]:

@@ -150,10 +150,13 @@ def _run_block(page: Page, block: Block, folder: Path, ran: dict[str, tuple[Path
         yield Result(page, block, command, text, status, int(block.asks.get("exit", 0)) if last else 0, printed)
 
 
+KEPT = ("LANG", "LC_ALL", "LD_LIBRARY_PATH", "PYTHONPATH", "PYENV_VERSION", "MEGATRON_DIR")
+
+
 def _bash(text: str, folder: Path) -> tuple[int, str]:
     home = folder / ".home"
     home.mkdir(exist_ok=True)
-    kept = {name: os.environ[name] for name in ("LANG", "LC_ALL", "LD_LIBRARY_PATH", "PYTHONPATH") if name in os.environ}
+    kept = {name: os.environ[name] for name in KEPT if name in os.environ}
     env = {**kept, "HOME": str(home), "NO_COLOR": "1", "OMP_NUM_THREADS": "1", "COLUMNS": "110", "TERM": "dumb",
            "PYTHONUTF8": "1", "PYTHONUNBUFFERED": "1",
            "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])}

@@ -51,7 +51,8 @@ fsdp2.main()
 
 def needs(name: str) -> pytest.MarkDecorator:
     module = ENGINES.get(name)().module
-    return pytest.mark.skipif(not homes.found(name, module), reason=f"{name} is not installed: make engines ENGINES={name}")
+    there = homes.version(name) if name in homes.CHECKOUTS else homes.found(name, module)
+    return pytest.mark.skipif(not there, reason=f"{name} is not installed: make engines ENGINES={name}")
 
 
 def run(tmp_path: Path, engine: str, data: dict, *settings: str) -> dict:
@@ -94,6 +95,7 @@ INSTALLED = [pytest.param(engine, data, layout, marks=needs(engine), id=" ".join
     ("megatron-core", SMALL, ("topology.tp=2",)),
     ("megatron-core", SMALL, ("model.layers=8", "batch.gbs=8", "topology.pp=2", "topology.vp=2",
                               "topology.schedule=interleaved")),
+    ("megatron-lm", LLAMA, ("topology.dp=2", "topology.zero=1", "topology.pp=2")),
     ("accelerate", SMALL, ("topology.dp=2", "topology.zero=3")), ("accelerate", LLAMA, ("topology.dp=2", "topology.zero=2")))]
 
 

@@ -47,12 +47,12 @@ def test_devices_that_torch_does_not_see_are_told() -> None:
 
 
 NONE = dict.fromkeys(("torchtitan", "deepspeed", "ninja", "megatron-core", "transformer-engine", "accelerate",
-                      "transformers"), "")
+                      "transformers", "megatron-lm"), "")
 
 
 def test_engines_of_others_are_named_with_what_they_lack() -> None:
     nothing = software.engines(NONE, set())
-    assert nothing.level == "ok" and "deepspeed or megatron-core or accelerate as a trial: make engines" in nothing.says
+    assert nothing.level == "ok" and "megatron-core or accelerate or megatron-lm as trials: make engines" in nothing.says
     half = software.engines({**NONE, "megatron-core": "0.14.0"}, {"megatron-core"})
     assert half.level == "warn" and "megatron-core lacks transformer-engine" in half.says
     assert half.works == "pip install transformer-engine" and half.facts == {"megatron-core": "0.14.0"}

@@ -26,6 +26,7 @@ ENGINES: dict[str, tuple[str, dict[str, str]]] = {
     "deepspeed": ("deepspeed", {"ninja": "compiles its operators at their first use"}),
     "megatron-core": ("megatron.core", {"transformer-engine": "its default layers, and fp8"}),
     "accelerate": ("accelerate", {"transformers": "its models"}),
+    "megatron-lm": ("megatron.training", {}),
 }
 """Distribution -> the module it has, and the distributions that it works without only in part."""
 PROGRAMS = {"torchrun": "comes with torch", "srun": "Slurm's: --launcher slurm", "sbatch": "Slurm's: --launcher slurm",
@@ -51,7 +52,7 @@ def findings() -> Iterator[Finding]:
     yield backends(there, gpus=len(gpus))
     yield devices([(gpu.name, gpu.total_memory) for gpu in gpus], built_for=torch.version.cuda,
                   on_the_bus=len(list(Path("/dev").glob("nvidia[0-9]*"))))
-    apart = {name: f"{version} in {homes.folder() / name}" for name in ENGINES if (version := homes.version(name))}
+    apart = {name: f"{version} in {homes.place(name)}" for name in ENGINES if (version := homes.version(name))}
     theirs = {need: "not asked" for name in apart for need in ENGINES[name][1]}
     yield engines({name: _version(name) for engine, (_, more) in ENGINES.items() for name in (engine, *more)} | apart | theirs,
                   {name for name, (module, _) in ENGINES.items() if name in apart or _importable(module)})
@@ -71,7 +72,8 @@ def engines(versions: dict[str, str], importable: set[str]) -> Finding:
     if lacking:
         return Finding("engines", "warn", f"{have}; {'; '.join(lacking.values())}", f"pip install {' '.join(lacking)}", facts)
     others = [name for name in ENGINES if name not in facts]
-    missing = f"to run {' or '.join(others)} as a trial: make engines ENGINES=NAME; forecasts need none" if others else ""
+    named = "".join(f", {homes.CHECKOUTS[name][0]} for its checkout" for name in others if name in homes.CHECKOUTS)
+    missing = f"to run {' or '.join(others)} as trials: make engines ENGINES=NAME{named}; forecasts need none" if others else ""
     return Finding("engines", "ok", "; ".join(filter(None, (f"our own{', ' * bool(have)}{have}", missing))), facts=facts)
 
 

@@ -27,6 +27,7 @@ ENGINES = Registry("engine", group="seatrial.engines", builtin={
     "fsdp2": "seatrial.engines.described:Fsdp2",
     "deepspeed": "seatrial.engines.described:Deepspeed",
     "megatron-core": "seatrial.engines.described:MegatronCore",
+    "megatron-lm": "seatrial.engines.megatron_lm:MegatronLM",
     "accelerate": "seatrial.engines.described:Accelerate",
     **dict.fromkeys(("megatron", "megatron-deepspeed", "fsdp1", "plain-3d", "command"), COMMAND),
 })  # fmt: skip

@@ -159,7 +159,7 @@ def _lost(run_dir: Path) -> dict[int, list[int]]:
 def _said(run_dir: Path, mark: str) -> dict[str, Any]:
     """The JSON behind a mark, of the first log that has it; empty where none does."""
     for path in logs(run_dir):
-        for line in _head(path):
+        for line in lines(path, has=mark):
             if line.startswith(mark):
                 try:
                     found = json.loads(line[len(mark):])
@@ -170,10 +170,11 @@ def _said(run_dir: Path, mark: str) -> dict[str, Any]:
     return {}
 
 
-def _head(path: Path, lines: int = 200) -> Iterator[str]:
+def lines(path: Path, *, has: str, most: int = 2000) -> Iterator[str]:
+    """Of the beginning of a log, where an engine says what it is and does: Megatron's arguments alone are a thousand."""
     try:
         with path.open(errors="replace") as file:
-            yield from (line for _, line in zip(range(lines), file))
+            yield from (line for _, line in zip(range(most), file) if has in line)
     except OSError:
         return
 

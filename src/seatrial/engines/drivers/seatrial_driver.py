@@ -16,7 +16,7 @@ import torch
 rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
 
 
-def begin(engine: str, device: str = "auto") -> str:
+def begin(engine: str, device: str = "auto", version: str = "") -> str:
     if folder := os.environ.get("SEATRIAL_RUN_DIR"):
         watch = os.path.join(folder, "watch")
         os.makedirs(watch, exist_ok=True)
@@ -26,7 +26,7 @@ def begin(engine: str, device: str = "auto") -> str:
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if rank == 0:
-        said = {"engine": engine, "engine_version": _version(engine), "torch": torch.__version__,
+        said = {"engine": engine, "engine_version": version or _version(engine), "torch": torch.__version__,
                 "python": platform.python_version(), "backend": "nccl" if device == "cuda" else "gloo",
                 "device": torch.cuda.get_device_name() if device == "cuda" else "cpu", "world": world}
         print("seatrial-engine", json.dumps(said), flush=True)
