@@ -67,7 +67,6 @@ ENGINE = Megatron(name="megatron-lm", layouts=(
     {"dp": 4, "zero": 1, "zero_group": 2},
 ), refused=(
     {"model": MODEL, "batch": {"gbs": 12}, "topology": {"tp": 3}},
-    {"model": {**MODEL, "layers": 3}, "batch": {"gbs": 16}, "topology": {"pp": 2}},
     {"model": MODEL, "batch": {"gbs": 10}, "topology": {"dp": 2, "mbs": 2}},
 ), faulty=({"dp": 2}, {"dp": 2, "zero": 1}, {"tp": 2}, {"pp": 2}))  # fmt: skip
 

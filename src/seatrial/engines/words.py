@@ -1,7 +1,7 @@
 """What a program that is not ours said when it failed: its own error, with the rank, out of the text of a log.
 
     errors("…[rank1]: ValueError: num_attention_heads (16) must be a multiple of …")     [Said(rank=1, kind="ValueError", …)]
-    said.status                 invalid, oom_device, oom_host, crash
+    said.status                 invalid, oom_device, oom_host, nan, crash
     said.consequence            whether it only lost its connection to somebody who failed
 
 torchrun's own account is left out: it names no cause. Neither does a rank's lost connection.
@@ -36,6 +36,10 @@ _REFUSED = re.compile(r"divisib|multiple of|WORLD_SIZE|world size|batch related 
                       r"invalid choice",
                       re.IGNORECASE)  # fmt: skip
 """How engines refuse a layout: what is asked can never run there."""
+_NO_NUMBER = re.compile(r"found (?:NaN|Inf) in|Unexpected result (?:tensor\()?(?:nan|-?inf)")
+_UNEXPECTED = re.compile(r"^[^\n]*rerun_state_machine:(?=[^\n]*\b[Rr]ank (?P<rank>\d+))[^\n]*?(?P<text>Unexpected result [^\n]*)",
+                         re.M)  # fmt: skip
+"""What Megatron says of a loss or a norm that is no number: it tries the step again, and ends without an exception."""
 _REFUSING = ("AssertionError", "ValueError", "NotImplementedError", "RuntimeError", "usage")
 
 
@@ -60,6 +64,8 @@ class Said:
         if self.kind == "MemoryError":
             return "oom_host"  # Python's own, mostly without a word
         said = f"{self.kind}: {self.text}"
+        if _NO_NUMBER.search(said):
+            return "nan"
         if (end := ended_by(0, said)) is not None and end.status != "crash":
             return end.status
         return "invalid" if self.kind in _REFUSING and _REFUSED.search(said) else "crash"
@@ -89,6 +95,8 @@ def errors(log: str) -> list[Said]:
         frames = list(_FRAME.finditer(log, max(0, match.start() - 4000), match.start()))
         at = f"{frames[-1]['file'].rpartition('/')[2]}:{frames[-1]['line']} in {frames[-1]['function']}" if frames else ""
         found.append(Said(kind=kind, text=text[:LONGEST], rank=None if match["rank"] is None else int(match["rank"]), line=at))
+    found += [Said(kind="ResultValidation", text=match["text"][:LONGEST], rank=int(match["rank"]))
+              for match in _UNEXPECTED.finditer(log) if not found]
     if not found and (usage := _USAGE.search(log)):
         found.append(Said(kind="usage", text=usage.group().strip()[:LONGEST]))
     return found
