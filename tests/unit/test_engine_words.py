@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from seatrial import presets, shipped, trialfile
-from seatrial.engines import engine_for, foreign, words
+from seatrial.engines import engine_for, foreign, named, words
 from seatrial.engines.described import Fsdp2
 from seatrial.engines.torchtitan import Torchtitan
 from seatrial.errors import BadInput, Infeasible
@@ -277,6 +277,41 @@ def test_the_stage_that_hands_on_no_number_says_so(monkeypatch: pytest.MonkeyPat
     stage(torch.tensor([[1.0, torch.nan]]))
     script.lost(0, 2, {0: [torch.ones(())], 4: kept})
     assert capsys.readouterr().out == 'seatrial-nan {"rank": 0, "step": 2, "stage": 4}\n'
+
+
+OWN = """base = "fsdp2"
+[command]
+per = "rank"
+argv = ["{python}", "{here}/train.py", "--dp", "{dp}"]
+[[log.line]]
+pattern = 'it (?P<iteration>[0-9]+): (?P<sec_per_it>[0-9.]+)'
+units = { sec_per_it = "s" }
+"""
+
+
+@pytest.mark.parametrize("wrong, why", [
+    (('"s"', '"fortnight"'), "'fortnight' is no unit of time"), (("train.py", "trian.py"), "trian.py: No such file"),
+    (("iteration", "itration"), "no field 'itration'"), (('per =', 'module = "frobnicate"\nper ='), "module"),
+    (('base = "fsdp2"', 'base = "fsdp2"\nmodule = "frobnicate"'), "frobnicate is not installed here: its environment"),
+])  # fmt: skip
+def test_what_is_wrong_with_ones_own_engine_is_said_before_it_runs(tmp_path: Path, wrong: tuple[str, str], why: str) -> None:
+    (tmp_path / "train.py").touch()
+    (tmp_path / "mine.toml").write_text(OWN.replace(*wrong))
+    trial, recipe = trialfile.build({"model": "tiny", "batch": {"gbs": 2}, "topology": {"dp": 2},
+                                     "engine": str(tmp_path / "mine.toml")})
+    with pytest.raises(BadInput, match=why):
+        engine_for(trial).check(trial, recipe, here=True)
+
+
+def test_ones_own_engine_is_written_by_its_file_unless_it_starts_the_ranks_itself(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print()\n")
+    trial, recipe = trialfile.build({"model": "tiny", "batch": {"gbs": 2}, "topology": {"dp": 2}})
+    for per in ("rank", "node"):
+        (tmp_path / f"{per}.toml").write_text(OWN.replace('per = "rank"', f'per = "{per}"'))
+    written = named(str(tmp_path / "rank.toml")).emitted(trial, recipe)  # type: ignore[attr-defined]
+    assert written["train.py"] == "print()\n" and "--nproc-per-node 2 ./train.py --dp 2" in written["train.sh"]
+    with pytest.raises(BadInput, match="once a node"):
+        named(str(tmp_path / "node.toml")).emitted(trial, recipe)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("device, waits", [("cuda", 1), ("cpu", 0)])

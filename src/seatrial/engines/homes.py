@@ -16,6 +16,8 @@ from seatrial.errors import BadInput
 from seatrial.spec import Trial
 
 FOLDER = "SEATRIAL_ENGINES"
+MADE = ("torchtitan", "deepspeed", "megatron-core", "accelerate")
+"""Those that the Makefile knows."""
 
 
 def folder() -> Path:
@@ -45,8 +47,9 @@ def python_of(name: str, module: str, trial: Trial) -> str:
     """Raises BadInput that says what to install."""
     if python := trial.environment.python or found(name, module):
         return python
-    raise BadInput(f"engine {name}: {module} is not installed here: `make engines ENGINES={name}` puts it into "
-                   f"{folder() / name}; {FOLDER} names another folder, environment.python a Python that has it")
+    puts = f"`make engines ENGINES={name}` puts it into" if name in MADE else "its environment would be"
+    raise BadInput(f"engine {name}: {module} is not installed here: {puts} {folder() / name}; {FOLDER} names another folder, "
+                   "environment.python a Python that has it")
 
 
 @functools.cache
