@@ -45,6 +45,8 @@ Root Cause (first observed failure):
      "bytes.", "oom_host", None, "RuntimeError"),
     ("[rank2]: MemoryError", "oom_host", 2, "MemoryError"),
     ("[rank3]: KeyError: 'lm_head'", "crash", 3, "KeyError"),
+    ("[rank0]: RuntimeError: Rank 0, node n, device 0, iteration 3: Unexpected result nan (message='found NaN in local forward "
+     "loss calculation')", "nan", 0, "RuntimeError"),
     ("train.py: error: unrecognized arguments: --tensor-degree 2", "invalid", None, "usage"),
     ("train.py: error: argument --precision: invalid choice: 'fp8' (choose from fp32, bf16)", "invalid", None, "usage"),
 ])  # fmt: skip

@@ -28,6 +28,7 @@ ENGINES = Registry("engine", group="seatrial.engines", builtin={
     "deepspeed": "seatrial.engines.described:Deepspeed",
     "megatron-core": "seatrial.engines.described:MegatronCore",
     "accelerate": "seatrial.engines.described:Accelerate",
+    "megatron-lm": "seatrial.engines.megatron_lm:MegatronLM",
     **dict.fromkeys(("megatron", "megatron-deepspeed", "fsdp1", "plain-3d", "command"), COMMAND),
 })  # fmt: skip
 """Of those without an adapter of their own rules and forecasts are known: what is run is the [command] that the user gives."""

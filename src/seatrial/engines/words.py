@@ -1,7 +1,7 @@
 """What a program that is not ours said when it failed: its own error, with the rank, out of the text of a log.
 
     errors("…[rank1]: ValueError: num_attention_heads (16) must be a multiple of …")     [Said(rank=1, kind="ValueError", …)]
-    said.status                 invalid, oom_device, oom_host, crash
+    said.status                 invalid, oom_device, oom_host, nan, crash
     said.consequence            whether it only lost its connection to somebody who failed
 
 torchrun's own account is left out: it names no cause. Neither does a rank's lost connection.
@@ -36,6 +36,8 @@ _REFUSED = re.compile(r"divisib|multiple of|WORLD_SIZE|world size|batch related 
                       r"invalid choice",
                       re.IGNORECASE)  # fmt: skip
 """How engines refuse a layout: what is asked can never run there."""
+_NAN = re.compile(r"found (?:NaN|Inf) in (?:local|the)|Unexpected result (?:nan|-?inf)\b")
+"""Megatron ends at a loss or a gradient that is no number, on the rank that has it."""
 _REFUSING = ("AssertionError", "ValueError", "NotImplementedError", "RuntimeError", "usage")
 
 
@@ -62,6 +64,8 @@ class Said:
         said = f"{self.kind}: {self.text}"
         if (end := ended_by(0, said)) is not None and end.status != "crash":
             return end.status
+        if _NAN.search(said):
+            return "nan"
         return "invalid" if self.kind in _REFUSING and _REFUSED.search(said) else "crash"
 
 
