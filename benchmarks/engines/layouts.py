@@ -28,8 +28,8 @@ def steps(engine: Each, *, count: int = 20, seed: int = 1, most: int = 8) -> Ite
     rng = random.Random(seed)
     while count:
         data = engine.draw(rng)
-        trial, _ = trialfile.build({**data, "engine": engine.name})
         try:
+            trial, _ = trialfile.build({**data, "engine": engine.name})
             engine_for(trial).can_run(trial)
         except BadInput:
             continue

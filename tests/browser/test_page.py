@@ -191,6 +191,17 @@ def test_a_field_that_no_script_names_is_a_column_a_filter_and_a_label(browser: 
     assert browser.errors() == []
 
 
+def test_a_runner_up_of_another_engine_on_the_same_layout_is_told_from_the_first(browser: Any, tmp_path: Path,
+                                                                                 made: Callable[..., Path]) -> None:
+    rows = "".join(f"{engine},1,8,24,2048,16,1024,50257,8,1,1,1,64,{seconds}\n"
+                   for engine, seconds in (("torchtitan", 1.5), ("deepspeed", 1.9)))
+    names = "engine,nodes,procs_per_node,layers,hidden,heads,seq,vocab,dp,tp,pp,mbs,gbs,sec_per_it\n"
+    (tmp_path / "rows.csv").write_text(names + rows)
+    browser.open(made(tmp_path / "rows.csv").as_uri())
+    said = browser.js("return document.getElementById('answer').textContent")
+    assert "Runner-up: DP 8" in said and "deepspeed" in said.split("Runner-up:")[1].split("1.9")[0]
+
+
 def test_a_cell_that_nobody_filled_stays_empty(browser: Any, tmp_path: Path, made: Callable[..., Path]) -> None:
     with Logbook(tmp_path / "book", create=True) as book:
         book.append({"state": "measured", "size_label": "1B", "dp": 2, "gbs": 4, "sec_per_it": 2.0})

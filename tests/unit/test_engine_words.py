@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from seatrial import presets, shipped, trialfile
-from seatrial.engines import engine_for, foreign, words
+from seatrial.engines import engine_for, foreign, named, words
 from seatrial.engines.described import Fsdp2
 from seatrial.engines.torchtitan import Torchtitan
 from seatrial.errors import BadInput, Infeasible
@@ -45,6 +45,10 @@ Root Cause (first observed failure):
      "bytes.", "oom_host", None, "RuntimeError"),
     ("[rank2]: MemoryError", "oom_host", 2, "MemoryError"),
     ("[rank3]: KeyError: 'lm_head'", "crash", 3, "KeyError"),
+    ("ERROR:megatron.core.rerun_state_machine:Unexpected result nan on rank 1 at iteration #3 invocation #1 (message='found NaN "
+     "in local forward loss calculation')", "nan", 1, "ResultValidation"),
+    ("[rank0]: RuntimeError: Rank 0, node n, device 0, iteration 3: Unexpected result nan (message='found NaN in local forward "
+     "loss calculation')", "nan", 0, "RuntimeError"),
     ("train.py: error: unrecognized arguments: --tensor-degree 2", "invalid", None, "usage"),
     ("train.py: error: argument --precision: invalid choice: 'fp8' (choose from fp32, bf16)", "invalid", None, "usage"),
 ])  # fmt: skip
@@ -53,7 +57,7 @@ def test_an_engines_own_error_is_found_and_judged(text: str, status: str, rank: 
            f"{text}\nE1115 torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n{FOOTER}")
     said = words.cause(words.errors(log))
     assert said is not None and (said.status, said.rank, said.kind) == (status, rank, kind)
-    assert kind == "usage" or said.line == "arguments.py:12 in validate_args"
+    assert kind in ("usage", "ResultValidation") or said.line == "arguments.py:12 in validate_args"
     assert "exitcode" not in said.text and words.first_rank(log) == 2
 
 
@@ -277,6 +281,41 @@ def test_the_stage_that_hands_on_no_number_says_so(monkeypatch: pytest.MonkeyPat
     stage(torch.tensor([[1.0, torch.nan]]))
     script.lost(0, 2, {0: [torch.ones(())], 4: kept})
     assert capsys.readouterr().out == 'seatrial-nan {"rank": 0, "step": 2, "stage": 4}\n'
+
+
+OWN = """base = "fsdp2"
+[command]
+per = "rank"
+argv = ["{python}", "{here}/train.py", "--dp", "{dp}"]
+[[log.line]]
+pattern = 'it (?P<iteration>[0-9]+): (?P<sec_per_it>[0-9.]+)'
+units = { sec_per_it = "s" }
+"""
+
+
+@pytest.mark.parametrize("wrong, why", [
+    (('"s"', '"fortnight"'), "'fortnight' is no unit of time"), (("train.py", "trian.py"), "trian.py: No such file"),
+    (("iteration", "itration"), "no field 'itration'"), (('per =', 'module = "frobnicate"\nper ='), "module"),
+    (('base = "fsdp2"', 'base = "fsdp2"\nmodule = "frobnicate"'), "frobnicate is not installed here: its environment"),
+])  # fmt: skip
+def test_what_is_wrong_with_ones_own_engine_is_said_before_it_runs(tmp_path: Path, wrong: tuple[str, str], why: str) -> None:
+    (tmp_path / "train.py").touch()
+    (tmp_path / "mine.toml").write_text(OWN.replace(*wrong))
+    trial, recipe = trialfile.build({"model": "tiny", "batch": {"gbs": 2}, "topology": {"dp": 2},
+                                     "engine": str(tmp_path / "mine.toml")})
+    with pytest.raises(BadInput, match=why):
+        engine_for(trial).check(trial, recipe, here=True)
+
+
+def test_ones_own_engine_is_written_by_its_file_unless_it_starts_the_ranks_itself(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print()\n")
+    trial, recipe = trialfile.build({"model": "tiny", "batch": {"gbs": 2}, "topology": {"dp": 2}})
+    for per in ("rank", "node"):
+        (tmp_path / f"{per}.toml").write_text(OWN.replace('per = "rank"', f'per = "{per}"'))
+    written = named(str(tmp_path / "rank.toml")).emitted(trial, recipe)  # type: ignore[attr-defined]
+    assert written["train.py"] == "print()\n" and "--nproc-per-node 2 ./train.py --dp 2" in written["train.sh"]
+    with pytest.raises(BadInput, match="once a node"):
+        named(str(tmp_path / "node.toml")).emitted(trial, recipe)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("device, waits", [("cuda", 1), ("cpu", 0)])

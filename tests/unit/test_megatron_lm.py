@@ -1,4 +1,5 @@
-"""Megatron-LM as an engine, without its checkout: what it is told, what it refuses, and what is read of its ranks' logs."""
+"""Megatron-LM as an engine: what it is told, what it refuses, what is read of its ranks' logs. The checkout here is made up,
+with the names that are touched; `benchmarks.engines megatron-lm` runs a real one."""
 from __future__ import annotations
 
 import shlex
@@ -11,6 +12,8 @@ from seatrial import presets
 from seatrial.engines import engine_for
 from seatrial.engines.megatron_lm import ARGS, MegatronLM
 from seatrial.errors import BadInput, Infeasible
+from seatrial.launch.local import Local
+from seatrial.launch.trial import Limits, run_trial
 from seatrial.recipe import Recipe
 from seatrial.spec import Batch, Environment, Execution, Topology, Trial
 
@@ -26,9 +29,40 @@ def flags(of: Trial, recipe: Recipe | None = None) -> dict[str, str]:
     return {flag: "" if value.startswith("--") else value for flag, value in pairs if flag.startswith("--")}
 
 
-def checkout(folder: Path) -> Path:
-    (folder / "megatron/core").mkdir(parents=True)
-    (folder / "pretrain_gpt.py").touch()
+PRETRAIN = """
+import os, sys
+from megatron.core import parallel_state
+from megatron.training import global_vars
+parallel_state.initialize_model_parallel(int(sys.argv[sys.argv.index("--tensor-model-parallel-size") + 1]))
+rank, iterations = int(os.environ["RANK"]), int(sys.argv[sys.argv.index("--train-iters") + 1])
+assert os.environ["CUDA_DEVICE_MAX_CONNECTIONS"] == "1" and "--transformer-impl" in sys.argv
+for step in range(1, iterations + 1):
+    print({steps!r}.format(step) if rank == 1 else {memory!r}.format(0, 400.0, 512.0), end="", flush=True)
+"""
+STATE = """
+sizes = dict(data=1, pipeline_model=1, context=1, expert_model=1, virtual_pipeline_model=None)
+def initialize_model_parallel(tensor):
+    sizes["tensor_model"] = tensor
+def __getattr__(name):
+    if name.startswith("get_") and name.endswith("_parallel_world_size"):
+        return lambda: sizes[name[4:-20]]
+    raise AttributeError(name)
+"""
+ARGUMENTS = """
+from types import SimpleNamespace
+def get_args():
+    return SimpleNamespace(use_distributed_optimizer=False, sequence_parallel=False, recompute_granularity=None, fp8=None,
+                           bf16=False, fp16=False, num_layers={layers}, hidden_size=128, num_attention_heads=16, seq_length=64,
+                           micro_batch_size=1, global_batch_size=8)
+"""
+
+
+def checkout(folder: Path, *, layers: int = 8) -> Path:
+    for name in ("core", "training"):
+        (folder / "megatron" / name).mkdir(parents=True)
+    (folder / "pretrain_gpt.py").write_text(PRETRAIN.format(steps=STEP, memory=MEMORY))
+    (folder / "megatron/core/parallel_state.py").write_text(STATE)
+    (folder / "megatron/training/global_vars.py").write_text(ARGUMENTS.format(layers=layers))
     (folder / "megatron/core/package_info.py").write_text("MAJOR = 0\nMINOR = 21\nPATCH = 3\n")
     return folder
 
@@ -102,3 +136,17 @@ def test_what_it_applied_and_nobody_asked_for_is_named(tmp_path: Path):
     applied = 'seatrial-applied {"tp": 2, "dp": 1, "zero": 0, "precision": "bf16"}\n'
     (tmp_path / "logs/rank0.log").write_text("x\n" * 1500 + applied)
     assert MegatronLM().differs(trial(tp=2), tmp_path) == {"dtype": ("fp32", "bf16")}
+
+
+@pytest.mark.parametrize("layers, status", [(8, "ok"), (4, "invalid")])
+def test_a_run_is_started_read_and_held_against_what_was_asked(tmp_path: Path, layers: int, status: str):
+    made = checkout(tmp_path / "mine", layers=layers)
+    here = replace(trial(tp=2), environment=Environment(variables={"MEGATRON_DIR": str(made)}))
+    local = Local()
+    record = run_trial(here, Recipe(steps=2), local, tmp_path / "run", limits=Limits(time_limit_s=60.0))
+    local.close()
+    assert record.outcome is not None and record.outcome.status == status, record.outcome
+    if status == "ok":
+        assert record.sec_per_it == pytest.approx(0.5299) and record.mem_gib == pytest.approx(0.5) and record.iteration == 2
+    else:
+        assert "Layers 4 where 8 was asked" in record.outcome.message

@@ -158,8 +158,10 @@ def test_program_that_starts_its_own_ranks_is_not_rehearsed(tmp_path: Path) -> N
         rehearse(trial, recipe, RehearsalOptions(memory_only=True))
 
 
-@pytest.mark.parametrize("engine", ["megatron-deepspeed", "nemo"])
-def test_engine_that_is_only_forecast_has_no_rank_to_rehearse(engine: str) -> None:
+@pytest.mark.parametrize("engine, instead", [
+    ("megatron-deepspeed", "seatrial, torchtitan, .* accelerate have one"), ("nemo", "seatrial, torchtitan, "),
+    ("megatron-lm", "--engine megatron-core")])  # fmt: skip
+def test_engine_without_a_rank_to_rehearse_says_what_would_do(engine: str, instead: str) -> None:
     trial, recipe = asked(engine, topology={"dp": 2}, batch={"gbs": 2})
-    with pytest.raises(BadInput, match=f"engine {engine}: .* seatrial, torchtitan, "):
+    with pytest.raises(BadInput, match=f"engine {engine}: .*{instead}"):
         rehearse(trial, recipe, RehearsalOptions())

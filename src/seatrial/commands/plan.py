@@ -86,7 +86,8 @@ def register(app: typer.Typer) -> None:
         calibrate: Path | None = CALIBRATE,
         size: str | None = knob("size", "Search layers, hidden and heads too, around this size, as 181B."),
         size_tolerance: str = typer.Option("3%", help="How far from --size a shape may be."),
-        emit: str | None = knob("emit", f"{', '.join(FORMATS)}: write the pick as that engine is told, with its script."),
+        emit: str | None = knob("emit", f"{', '.join(FORMATS)}, FILE.toml: "
+                                        "write the pick as that engine is told, with its script."),
         out: Path | None = typer.Option(None, "--out", "-o", help="Folder for --emit; by default they are printed.",
                                         show_default=False),
         preamble: Path | None = typer.Option(None, help="Your shell file for the Slurm script to source.", show_default=False),
@@ -97,8 +98,9 @@ def register(app: typer.Typer) -> None:
         from seatrial.plan.around import place, question_around
         from seatrial.plan.request import number, share
 
-        if emit not in (None, *FORMATS):
-            raise BadInput(f"--emit {emit!r}: {', '.join(FORMATS)} are the formats")
+        if emit is not None and emit not in FORMATS and not _writes(emit):
+            raise BadInput(f"--emit {emit!r}: {', '.join(FORMATS)} are the formats, and so is an engine of yours: by its name, "
+                           "or as FILE.toml with a [command]")
         started = None
         if around is not None:
             started = started_from(around, file, model, cluster, machine, space, engine, attention, settings)
@@ -107,10 +109,10 @@ def register(app: typer.Typer) -> None:
             nodes_max=space.nodes_max, procs_per_node=space.procs_per_node, sequence_parallel=space.sequence_parallel,
             precision=space.precision, attention=attention, headroom=headroom, rampup=rampup, rules=rule,
             settings=settings, shape_searched=size is not None)  # fmt: skip
-        free = emit is not None and engine is None and file is None and started is None
-        if free and emit != "megatron":
+        free = engine is None and file is None and started is None
+        if free and emit is not None and emit != "megatron":
             # Megatron-core has more than the script that is run here, whose file says so.
-            engine = str(shipped.example("engines/megatron-core.toml")) if emit == "megatron-core" else FORMATS[str(emit)]
+            engine = str(shipped.example("engines/megatron-core.toml")) if emit == "megatron-core" else FORMATS.get(emit, emit)
         if started is not None:
             asked, rules = question_around(started, knobs=space.knobs, rules=rule, headroom=headroom, settings=settings,
                                            sequence_parallel=space.sequence_parallel)
@@ -143,6 +145,22 @@ def register(app: typer.Typer) -> None:
         return EXIT_GOOD if len(found) else EXIT_FINDINGS
 
 
+def _adapter(name: str) -> Any:
+    from seatrial.engines import named
+
+    return named(FORMATS.get(name, name))
+
+
+def _writes(name: str) -> bool:
+    """Whether somebody's own engine of that name says what it is told."""
+    try:
+        return hasattr(_adapter(name), "emitted")
+    except BadInput as error:
+        if name.endswith(".toml"):
+            raise BadInput(f"--emit {name}: {error}") from None
+        return False
+
+
 def started_from(around: Path, file: Path | None, model: str | None, cluster: str | None, machine: Path | None, space: Space,
                  engine: str | None, attention: str | None, settings: list[str]) -> Trial:
     """The layout that is run now, on the cluster that the options name."""
@@ -169,7 +187,6 @@ def _emitted(to: str, found: Found, batch: Batch, preamble: Path | None, config:
     """Of the best that can be written: file name -> its text; with a folder, path -> nothing, and the files are there."""
     from dataclasses import replace
 
-    from seatrial.engines import ENGINES
     from seatrial.launch.registry import load
     from seatrial.native import WRITERS
     from seatrial.plan import emit
@@ -185,7 +202,7 @@ def _emitted(to: str, found: Found, batch: Batch, preamble: Path | None, config:
                 files = emit.megatron(ramped, preamble=preamble, options=getattr(own, "options", None),
                                       shell=getattr(own, "preamble", ()), only=to)
             else:
-                files = WRITERS[to](ramped) if to in WRITERS else ENGINES.get(FORMATS[to])().emitted(ramped, Recipe())
+                files = WRITERS[to](ramped) if to in WRITERS else _adapter(to).emitted(ramped, Recipe())
             break
         except BadInput as error:
             refused.append(str(error))

@@ -43,9 +43,9 @@ def report(found: dict[str, Any], *, as_json: bool) -> int:
         last = f"loss {found['losses'][-1]:.4f}, " if found["losses"] else ""
         if found["sec_per_it"]:
             share = f" {found['mfu']:.1%} MFU," if found["mfu"] is not None else ""
+            memory = f", {found['mem_gib']:.2f} GiB on the fullest rank" if found["mem_gib"] is not None else ""
             print(f"ok: {last}{found['sec_per_it']:.3f} s/it, {found['tflops']:.3f} TFLOPs per process ({found['formula']}),"
-                  f"{share} {found['tokens_per_s_per_process']:,.0f} tokens/s per device, {found['mem_gib'] or 0:.2f} GiB "
-                  "on the fullest rank")
+                  f"{share} {found['tokens_per_s_per_process']:,.0f} tokens/s per device{memory}")
         from seatrial.terminal import breakdown
 
         if found["breakdown"]:

@@ -52,13 +52,16 @@ def engine_name(value: object) -> str:
 
 
 def engine_for(trial: Trial) -> Adapter:
+    return named("command" if trial.command is not None else trial.engine)
+
+
+def named(name: str) -> Adapter:
     """An alias or an engine's file says what is forecast and no program, unless the file has a [command] of its own."""
-    if trial.command is None and trial.engine.endswith(".toml"):
+    if name.endswith(".toml"):
         described = import_module("seatrial.engines.described")  # as those above are: it needs the rules, and they the engines
-        if described.describes(trial.engine):
-            return described.Described(Path(trial.engine))  # type: ignore[no-any-return]
-    name = trial.engine if trial.engine in ENGINES.builtin or not _described(trial.engine) else "command"
-    found: Adapter = ENGINES.get("command" if trial.command is not None else name)()
+        if described.describes(name):
+            return described.Described(Path(name))  # type: ignore[no-any-return]
+    found: Adapter = ENGINES.get(name if name in ENGINES.builtin or not _described(name) else "command")()
     return found
 
 

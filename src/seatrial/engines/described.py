@@ -86,6 +86,12 @@ class Described(Scripted):
     def check(self, trial: Trial, recipe: Recipe, *, here: bool) -> None:
         super().check(trial, recipe, here=here)
         self._argv(trial, recipe, Path("."), here=".", python="python")
+        if self.format:
+            from seatrial.notes.read import logformat
+
+            logformat.load(self.format)  # a trial would be run, and nothing of it read
+        if here:
+            self._scripts()
 
     def configuration(self, trial: Trial, recipe: Recipe) -> dict[str, str]:
         """File name -> text, of what it is told beside its arguments."""
@@ -98,13 +104,21 @@ class Described(Scripted):
                           python=homes.python_of(self.name, self.module, trial))
 
     def files(self, trial: Trial, recipe: Recipe) -> dict[str, str]:
-        """The scripts beside it that its command names."""
+        """The scripts beside it that its command names, and its configuration."""
+        return self._scripts() | self.configuration(trial, recipe)
+
+    def _scripts(self) -> dict[str, str]:
         named = [word.removeprefix("{here}/") for word in self.command.argv if word.startswith("{here}/")]
         try:
-            scripts = {name: (self.path.parent / name).read_text(encoding="utf-8") for name in (*named, *self.beside)}
-            return scripts | self.configuration(trial, recipe)
+            return {name: (self.path.parent / name).read_text(encoding="utf-8") for name in (*named, *self.beside)}
         except OSError as error:
             raise BadInput(f"{error.filename}: {error.strerror}; {self.path} names it") from None
+
+    def emitted(self, trial: Trial, recipe: Recipe) -> dict[str, str]:
+        if self.command.per == "node" or self.command.argv[0] != "{python}":
+            raise BadInput(f"{self.path}: its command starts with {self.command.argv[0]}, once a {self.command.per}: what is "
+                           "written is a Python script that torchrun starts once a rank")
+        return super().emitted(trial, recipe)
 
     def by_hand(self, trial: Trial, recipe: Recipe) -> tuple[str, ...]:
         return self._argv(trial, recipe, Path("."), here=".", python="python")[1:]

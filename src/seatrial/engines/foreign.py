@@ -51,7 +51,7 @@ class Foreign(Adapter):
         """It leaves only text: the usual last words of allocators, kernels and schedulers."""
         from seatrial.notes.read.ends import ended_by
 
-        said = (ended_by(0, line) for path in logs(run_dir) for line in _tail(path).splitlines())
+        said = (ended_by(0, line) for path in logs(run_dir) for line in tail(path).splitlines())
         return next((end.status for end in said if end is not None), "crash")
 
     def read(self, run_dir: Path, *, rank: int | None = None) -> list[Event]:
@@ -146,7 +146,7 @@ def _lost(run_dir: Path) -> dict[int, list[int]]:
     """Step -> the ranks whose own loss, or what a stage of theirs handed on, was no number; those of the first stage first."""
     found: dict[int, list[tuple[int, int]]] = {}
     for path in logs(run_dir):
-        for line in _tail(path).splitlines():
+        for line in tail(path).splitlines():
             if line.startswith(LOST):
                 try:
                     said = json.loads(line[len(LOST):])
@@ -184,7 +184,7 @@ def failures(run_dir: Path) -> list[Event]:
     found: list[Event] = []
     for path in logs(run_dir):
         # What a rank said long before its end, it got over; on a node all ranks' last words stand one behind the other.
-        text = _tail(path, words.LAST_BYTES if path.name.startswith("rank") else words.TAIL_BYTES)
+        text = tail(path, words.LAST_BYTES if path.name.startswith("rank") else words.TAIL_BYTES)
         said, first = words.errors(text), words.first_rank(text)
         own: dict[int, list[words.Said]] = {}
         for one in said:
@@ -198,7 +198,7 @@ def failures(run_dir: Path) -> list[Event]:
     return sorted(found, key=lambda e: (e["consequence"], e["time"]))
 
 
-def _tail(path: Path, most: int = words.TAIL_BYTES) -> str:
+def tail(path: Path, most: int = words.TAIL_BYTES) -> str:
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - most))

@@ -21,6 +21,8 @@ FOLDER = "SEATRIAL_ENGINES"
 CHECKOUTS = {"megatron-lm": ("MEGATRON_DIR", "Megatron-LM", "pretrain_gpt.py")}
 """Engines whose training scripts are in no package: the variable that names the user's checkout, its usual name, and what is
 started of it."""
+MADE = ("torchtitan", "deepspeed", "megatron-core", "megatron-lm", "accelerate")
+"""Those that the Makefile knows."""
 
 
 def folder() -> Path:
@@ -84,8 +86,9 @@ def python_of(name: str, module: str, trial: Trial) -> str:
     """Raises BadInput that says what to install."""
     if python := trial.environment.python or found(name, module):
         return python
-    raise BadInput(f"engine {name}: {module} is not installed here: `make engines ENGINES={name}` puts it into "
-                   f"{folder() / name}; {FOLDER} names another folder, environment.python a Python that has it")
+    puts = f"`make engines ENGINES={name}` puts it into" if name in MADE else "its environment would be"
+    raise BadInput(f"engine {name}: {module} is not installed here: {puts} {folder() / name}; {FOLDER} names another folder, "
+                   "environment.python a Python that has it")
 
 
 @functools.cache

@@ -37,6 +37,8 @@ VOCABULARY = ("--vocab-size", "--make-vocab-size-divisible-by")
 class MegatronLM(Scripted):
     name, module, model = "megatron-lm", "torch", "megatron-core"
     takes = ("overlap",)
+    unrehearsed = ("its training loop asks a GPU more than is stood in for without one; --engine megatron-core rehearses its "
+                   "layers, optimizer and collectives")
 
     def speaks(self, trial: Trial) -> int:
         return trial.world - 1
@@ -51,6 +53,7 @@ class MegatronLM(Scripted):
     def needs_gpu(self, trial: Trial) -> str:
         t = trial.topology
         asked = {"sequence parallelism": t.sequence_parallel, f"CP {t.cp}": t.cp > 1, "fp8": t.precision == "fp8",
+                 "experts": trial.model.mixture, "latent attention": trial.model.is_latent,
                  f"recompute of {'+'.join(t.modules(trial.model))}":
                      t.recompute == "selective" and t.modules(trial.model) != ("core_attn",)}
         return next((f"megatron-lm: {what} takes Transformer Engine's layers, which are for GPUs alone"
@@ -104,6 +107,7 @@ def _benchmark(trial: Trial, recipe: Recipe) -> Iterator[tuple[str, ...]]:
                         ("lr-warmup-iters", recipe.warmup_steps or 0), ("weight-decay", recipe.weight_decay),
                         ("adam-beta1", recipe.beta1), ("adam-beta2", recipe.beta2), ("adam-eps", recipe.eps),
                         ("clip-grad", recipe.clip), ("init-method-std", recipe.init_std), ("log-interval", 1),
-                        ("eval-iters", 0), ("eval-interval", recipe.steps + 1)):
+                        ("eval-iters", 0), ("eval-interval", recipe.steps + 1), ("rerun-mode", "disabled"),
+                        ("distributed-timeout-minutes", max(2, int(recipe.stall_s / 30) + 1))):
         yield f"--{flag}", str(value)
     yield ("--log-throughput",)

@@ -60,6 +60,8 @@ class Scripted(Foreign):
 
     takes: tuple[str, ...] = ()
     """Fields of [execution] beyond device and compile that it is told."""
+    unrehearsed: str = ""
+    """Why no rank of it is rehearsed, and what would do; empty where one is."""
     without_layers: bool = False
     """Whether a stage may have the embedding or the head alone, where stages are more than layers."""
 

@@ -37,8 +37,8 @@ _REFUSED = re.compile(r"divisib|multiple of|WORLD_SIZE|world size|batch related 
                       re.IGNORECASE)  # fmt: skip
 """How engines refuse a layout: what is asked can never run there."""
 _NO_NUMBER = re.compile(r"found (?:NaN|Inf) in|Unexpected result (?:tensor\()?(?:nan|-?inf)")
-_UNEXPECTED = re.compile(r"^[^\n]*rerun_state_machine:(?=[^\n]*\b[Rr]ank (?P<rank>\d+))[^\n]*?(?P<text>Unexpected result [^\n]*)",
-                         re.M)  # fmt: skip
+_UNEXPECTED = re.compile(r"^[^\n]*rerun_state_machine:(?=[^\n]*\b[Rr]ank (?P<rank>\d+))[^\n]*?"
+                         r"(?P<text>Unexpected result [^\n]*)", re.M)  # fmt: skip
 """What Megatron says of a loss or a norm that is no number: it tries the step again, and ends without an exception."""
 _REFUSING = ("AssertionError", "ValueError", "NotImplementedError", "RuntimeError", "usage")
 

@@ -346,7 +346,7 @@ def sbatch_lines(preamble: Path) -> list[str]:
 
 
 BENCHMARK = ("--mock-data", "--tokenizer-type", "NullTokenizer", "--train-iters", "20", "--lr", "3e-4", "--eval-iters", "0",
-             "--log-interval", "1", "--log-throughput")
+             "--eval-interval", "1000", "--log-interval", "1", "--log-throughput")
 """What Megatron-LM is given in place of somebody's data, to measure with."""
 CPUS_PER_GPU = 8
 """What a job asks for where nobody says otherwise; Slurm's own default is one a task, and a task has all GPUs of its node."""

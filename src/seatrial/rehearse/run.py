@@ -19,7 +19,7 @@ from seatrial import rules
 from seatrial.arith import footprint
 from seatrial.engine.rendezvous import RankInfo, device_of
 from seatrial.engine.watch import memory as engine_memory
-from seatrial.engines import started
+from seatrial.engines import named, started
 from seatrial.errors import BadInput, Infeasible
 from seatrial.recipe import Recipe
 from seatrial.rehearse.asked import Candidate, Rank, Rehearsal, RehearsalOptions, distinct, words
@@ -46,8 +46,9 @@ def rehearse(trial: Trial, recipe: Recipe, options: RehearsalOptions, *, cluster
         return theirs.rehearse(trial, recipe, options, adapter, cluster=cluster, network=network)
     check(trial, options)
     if trial.engine != "seatrial":
+        able = [name for name in started() if not getattr(named(name), "unrehearsed", "")]
         raise BadInput(f"engine {trial.engine}: nothing of it is started from here, so there is no rank of it to rehearse; "
-                       f"{', '.join(started())} have one, and any program that a [command] starts")
+                       f"{', '.join(able)} have one, and any program that a [command] starts")
     t = trial.topology
     device = device_of(trial.execution.device, RankInfo())
     threads = threads_for(trial, recipe, cluster)

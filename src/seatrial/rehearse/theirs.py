@@ -63,6 +63,8 @@ class Between(Modelled):
 def rehearse(trial: Trial, recipe: Recipe, options: RehearsalOptions, adapter: Adapter, *, cluster: Cluster | None,
              network: Network | None = None) -> Rehearsal:
     t = trial.topology
+    if isinstance(adapter, Scripted) and adapter.unrehearsed:
+        raise BadInput(f"engine {trial.engine}: {adapter.unrehearsed}")
     if t.pp > 1:
         raise BadInput(f"PP {t.pp}: what stages of {trial.engine} would send each other cannot be made up; PP 1 is rehearsed, "
                        "and the seatrial engine at any PP")

@@ -58,6 +58,7 @@ def said_once_laid_out() -> None:
 
 def main() -> None:
     import seatrial_driver
+    import torch
 
     script, args, device, cpu_cuda, version = sys.argv[1:]
     sys.path.insert(0, str(Path(script).parent))
@@ -75,8 +76,9 @@ def main() -> None:
         from typing_extensions import override
 
         typing.override = override  # type: ignore[attr-defined]
-    # Before Blackwell it orders communication and GEMMs by one queue, and refuses to start otherwise.
-    os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "1")
+    if device == "cpu" or torch.cuda.get_device_capability()[0] < 10:
+        # Before Blackwell it orders communication and GEMMs by one queue, and refuses to start otherwise.
+        os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "1")
     said_once_laid_out()
     sys.argv = [script, *flags]
     runpy.run_path(script, run_name="__main__")

@@ -74,9 +74,10 @@ function sure(q, first, second) {
     open: `${percent(q.gap)} ahead, but the two overlap: repeats or iterations lie within ±${percent(q.noise)}. Measure both again.`,
     tie: `${plural(q.ties, "layout")} within 1 %: nobody can tell them apart by these rows, so memory may decide.`,
   }[q.verdict];
+  const next = second.rows[0], apart = others().filter((c) => differs(c.name, [next, first.rows[0]])).map((c) => wording(c, cell(c.name, next))).filter(Boolean);
   return [h("p", { class: "big" }, h("span", { class: `badge ${word[0]}`, text: word[1] })), h("p", { class: "small", text: why }),
     q.verdict === "tie" ? h("ul", { class: "small ties" }, q.ranked.slice(0, Math.min(q.ties, 5)).map((c) => h("li", {}, h("button", { class: "link", type: "button", text: label(c.rows[0], q.ranked.slice(0, Math.min(q.ties, 5))).replaceAll(" × ", "×"), onclick: () => openRow(c.rows[0]) }), h("span", { text: `${num(c.sec_per_it, 5)} s${has(cell("mem", c.rows[0])) ? `, ${memory(c.rows[0])}` : ""}` }))), q.ties > 5 && h("li", { class: "dim", text: `and ${q.ties - 5} more` }))
-    : h("p", { class: "small" }, "Runner-up: ", h("button", { class: "link", type: "button", text: `${layout(second.rows[0])}, ${num(second.sec_per_it, 5)}\u00a0s`, onclick: () => openRow(second.rows[0]) }))];
+    : h("p", { class: "small" }, "Runner-up: ", h("button", { class: "link", type: "button", text: [layout(next), ...apart, `${num(second.sec_per_it, 5)}\u00a0s`].join(", "), onclick: () => openRow(next) }))];
 }
 
 function asideNote(q) {
