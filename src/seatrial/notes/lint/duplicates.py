@@ -35,12 +35,14 @@ def check(sheet: Sheet) -> list[Finding]:
     rows = [row for row in sheet.rows if row.tabular]
     found, swapped = [], set()
     pairs = list(_pairs(rows))
+    figures = {row: _figures(row) for pair in pairs for row in pair if complete(row)} if pairs else {}
     for a, b in pairs:
-        if a.record.source_file == b.record.source_file and _crossed(a, b):
+        both = a in figures and b in figures and a.record.source_file == b.record.source_file
+        if both and _crossed(*figures[a], *figures[b]):
             wrong, right = (a, b) if _odd_one(a, b) is a else (b, a)
             swapped.add(wrong)
-            figures = f"{right.record.sec_per_it:g} s and {right.record.tflops:g} TFLOPs"
-            found.append(_swap(wrong, f"{right.where} has the same configuration with {figures}", certain=True))
+            its = f"{right.record.sec_per_it:g} s and {right.record.tflops:g} TFLOPs"
+            found.append(_swap(wrong, f"{right.where} has the same configuration with {its}", certain=True))
     near: dict[object, Nearby] = {}
     for row in rows:
         if row not in swapped and complete(row):
@@ -89,17 +91,18 @@ def _setting(row: Row, name: str) -> object:
     return row.get(name) if name in row.fixed else getattr(row.record, name)
 
 
-def printed_configuration(row: Row) -> tuple[tuple[str, str], ...]:
-    """Every cell that says what was asked, as it is printed."""
-    return tuple((heading, _plain_cell(cell)) for heading, cell in row.record.printed.items() if _is_asked(heading))
+def printed_configuration(row: Row) -> tuple[tuple[str, ...], list[str]]:
+    """Every cell that says what was asked, as it is printed, below its headings."""
+    asked, printed = _asked(tuple(row.record.printed)), row.record.printed
+    return asked, [_plain_cell(printed[heading]) for heading in asked]
 
 
 _RESULTS = {*MEASURED, "notes", "date", "mfu", "hfu", "loss", "tokens_per_s_per_process", "throughput", "outcome", "state"}
 
 
 @lru_cache(maxsize=4096)
-def _is_asked(heading: str) -> bool:
-    return field_of(heading) not in _RESULTS and bool(heading.strip("# "))
+def _asked(headings: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(heading for heading in headings if field_of(heading) not in _RESULTS and heading.strip("# "))
 
 
 @lru_cache(maxsize=16384)
@@ -123,11 +126,10 @@ def _pairs(rows: list[Row]) -> Iterator[tuple[Row, Row]]:
 # exchanged cells
 
 
-def _crossed(a: Row, b: Row) -> bool:
-    """Whether each row's time is the other's TFLOPs, exactly or within what two runs differ by."""
-    if not (complete(a) and complete(b)):
+def _crossed(s1: float, t1: float, s2: float, t2: float) -> bool:
+    """Whether each of two rows has the other's TFLOPs as its time, exactly or within what two runs differ by."""
+    if not 0.9 * t2 <= s1 <= 1.1 * t2:
         return False
-    (s1, t1), (s2, t2) = _figures(a), _figures(b)
     if (s1, t1) == (t2, s2) and s1 != t1:
         return True
     if min(s1, t1, s2, t2) <= 0:  # of a time whose unit is not understood
@@ -182,23 +184,30 @@ def _out_of_order(row: Row, nearby: Nearby) -> list[Finding]:
     low, high = nearby.ends(row)
     if far <= 0 or not 0.8 * low < sec < 1.25 * high:
         return []
-    found = _swapped_alone(row, far)
+    found = _swapped_alone(row, far, nearby)
     nearby.changed(row)
     return found
 
 
-def _swapped_alone(row: Row, far: float) -> list[Finding]:
+_ALIKE = ("mbs", "gbs", "zero_stage", "heads")
+
+
+def _swapped_alone(row: Row, far: float, nearby: Nearby) -> list[Finding]:
     """`far`: how much closer to the middle of its table the row would stand with the two cells exchanged."""
-    others = [mate for mate in row.around if mate is not row and _trusted(mate) and mate.devices == row.devices]
+    devices = row.devices
+    others = [(mate, rate) for mate, rate in nearby.others(row) if mate.devices == devices]
     if len(others) < 3:
         return []
-    (sec, tflops), column = _figures(row), [mate.get("tflops") or 1.0 for mate in others]
+    (sec, tflops), column = _figures(row), [rate for _, rate in others]
     low, high = min(column), max(column)
-    alike = ("mbs", "gbs", "zero_stage", "heads")
-    slower = all((time > rate) == (sec <= tflops) for time, rate in map(_figures, others))
+    slower = all((time > rate) == (sec <= tflops) for time, rate in (_figures(mate) for mate, _ in others))
     near: list[float] = []
-    if slower or any(abs(math.log(sec / t)) < 0.2 for t in column):
-        near = [mate.get("tflops") or 1.0 for mate in others if same_configuration(row, mate, but=alike)]
+    # Without a word on the order, only rows that are like the time and unlike the TFLOPs would tell.
+    if slower or abs(math.log(sec / tflops)) > 0.19 and any(abs(math.log(sec / t)) < 0.2 for t in column):
+        # Most are of another model, which is told at a glance.
+        hidden = row.hidden
+        near = [rate for mate, rate in others if (mate.hidden == hidden or not mate.hidden or not hidden)
+                and same_configuration(row, mate, but=_ALIKE)]  # fmt: skip
     if near and max(abs(math.log(sec / t)) for t in near) < 0.2 and min(abs(math.log(tflops / t)) for t in near) > 0.4:
         why = f"rows that differ in the micro-batch alone reach {min(near):g} to {max(near):g} TFLOPs"
         return [_swap(row, why, certain=True)]
@@ -397,7 +406,8 @@ def _duplicates(rows: list[Row], pairs: list[tuple[Row, Row]]) -> list[Finding]:
     for row in rows:
         of_another = row.settled and {"machine", "size_label", "gpus", "nodes", "gbs", "mbs", "seq"} & set(row.reasons)
         if (row.record.sec_per_it or row.record.tflops) and not of_another:
-            groups.setdefault((row.key, printed_configuration(row)), []).append(row)
+            headings, cells = printed_configuration(row)
+            groups.setdefault((row.key, headings, *cells), []).append(row)
     for group in groups.values():
         for row in group:
             other = next((other for other in group[:_MOST_TWINS] if other is not row and _differs(row, other)), None)

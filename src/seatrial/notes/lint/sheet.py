@@ -13,10 +13,10 @@ import bisect
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from seatrial.columns import AROUND, LAYOUT
 from seatrial.notes.lint import digits
@@ -218,6 +218,20 @@ def _device_of(own: str, section: str) -> tuple[Device | None, bool]:
     return named, named is None and _KINDS.search(f"{own} {section}") is not None
 
 
+T = TypeVar("T")
+
+
+class once(Generic[T]):
+    """`cached_property` without its lock, which every row would take a dozen times."""
+
+    def __init__(self, work: Callable[[Any], T]) -> None:
+        self._work, self._name = work, work.__name__
+
+    def __get__(self, row: Any, of: type) -> T:
+        value = row.__dict__[self._name] = self._work(row)
+        return value
+
+
 @dataclass(eq=False)
 class Row:
     record: Record
@@ -264,7 +278,7 @@ class Row:
     spans: list[tuple[float, float]] | None = None
     """What one sequence may cost by its figures, until a finding proposes another value: see `formulas`."""
 
-    @cached_property
+    @once
     def columns(self) -> dict[str, str]:
         """Field -> heading."""
         found = dict(_fields_of(tuple(self.record.printed)))
@@ -336,7 +350,7 @@ class Row:
             return self.beside(name) is not None
         return bool(self.cell(name)) or name in self.in_parts
 
-    @cached_property
+    @once
     def in_parts(self) -> frozenset[str]:
         return frozenset(part for heading in self.record.printed for part in read_heading(heading).parts)
 
@@ -359,7 +373,7 @@ class Row:
         text = self.sheet.prose.get(self.record.source_file)
         return stated[1] if stated else text.hints.line_of(self.record, "layers") if text else None
 
-    @cached_property
+    @once
     def product(self) -> int | None:
         """dp x tp x pp, and cp where there is one, as printed."""
         parts = (self.record.dp, self.record.tp, self.record.pp)
@@ -388,43 +402,43 @@ class Row:
             return round(self.fixed["nodes"] * (self.procs or 1))
         return self.counted
 
-    @cached_property
+    @once
     def planned(self) -> bool:
         """Whether a word in the row says that it is a plan or an estimate; a measured row weighs more."""
         cells = (self.record.state, *self.record.extra.values())
         return any(_is_plan(cell) for cell in cells if isinstance(cell, str))
 
-    @cached_property
+    @once
     def text(self) -> str:
         """All that is printed in the row."""
         return "\n".join(self.record.printed.values())
 
-    @cached_property
+    @once
     def worded(self) -> dict[str, str]:
         """The cells that have letters."""
         return {heading: cell for heading, cell in self.record.printed.items() if cell.lower() != cell.upper()}
 
-    @cached_property
+    @once
     def described(self) -> list[tuple[str, str]]:
         """Words of the row in columns that no field takes: what else was on."""
         return [(heading, cell) for heading, cell in self.record.extra.items()
                 if heading in self.record.printed and not _DIGIT.search(cell) or " " in cell.strip()]  # fmt: skip
 
-    @cached_property
+    @once
     def devices(self) -> frozenset[str]:
         """The kinds of device and number that the headings above the row and its own words name."""
         own = (cell for heading, cell in self.record.extra.items() if not _REFERENCE.search(heading))
         words = " ".join((self.record.section, self.record.machine, self.record.size_label, *own))
         return _devices(words)
 
-    @cached_property
+    @once
     def device(self) -> Device | None:
         """What the row's own cells name, else the headings above it, else the file."""
         words = [cell for cell in self.worded.values() if _names_device(cell)]
         named, unknown = _device_of(" ".join((self.record.machine, *words)), self.record.section)
         return named or (None if unknown else self.sheet.text(self).device)
 
-    @cached_property
+    @once
     def peak(self) -> float | None:
         """The most TFLOPs of the row's device; of one that nobody has a preset for, what the text says."""
         said = self.sheet.text(self).peaks
@@ -459,7 +473,7 @@ class Row:
         """The rows of the file that a row is compared with: all, unless it is a very long one."""
         return self.sheet.files[self.record.source_file][:_MOST]
 
-    @cached_property
+    @once
     def key(self) -> tuple[str, int | None]:
         return self.record.source_file, self.record.table
 
@@ -667,6 +681,10 @@ class Nearby:
             return 0, math.nan
         low, high = (self._ordered[i if i < at else i + 1] for i in ((count - 1) // 2, count // 2))
         return count, low if count % 2 else (low + high) / 2
+
+    def others(self, row: Row) -> Iterator[tuple[Row, float]]:
+        """The other rows that have one with theirs, after `middle` was asked for the same row."""
+        return ((self._mates[place], figure) for place, figure in self._held.items() if place != row.place)
 
     def ends(self, row: Row) -> tuple[float, float]:
         """The least and the most that another row has, after `middle` was asked for the same row."""
