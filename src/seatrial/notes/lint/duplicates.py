@@ -12,11 +12,10 @@ import re
 import statistics
 from collections.abc import Iterator
 from functools import lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from seatrial.columns import LAYOUT
 from seatrial.notes.lint.digits import Slip, overlap, slip
-from seatrial.notes.lint.formulas import complete
 from seatrial.notes.lint.repairs import broken_and_kept
 from seatrial.notes.lint.sheet import CONFIGURATION, MEASURED, Finding, Level, Nearby, Row, Sheet, field_of
 
@@ -35,7 +34,7 @@ def check(sheet: Sheet) -> list[Finding]:
     rows = [row for row in sheet.rows if row.tabular]
     found, swapped = [], set()
     pairs = list(_pairs(rows))
-    figures = {row: _figures(row) for pair in pairs for row in pair if complete(row)} if pairs else {}
+    figures = {row: _figures(row) for row in dict.fromkeys(chain.from_iterable(pairs)) if row.complete}
     for a, b in pairs:
         both = a in figures and b in figures and a.record.source_file == b.record.source_file
         if both and _crossed(*figures[a], *figures[b]):
@@ -45,7 +44,7 @@ def check(sheet: Sheet) -> list[Finding]:
             found.append(_swap(wrong, f"{right.where} has the same configuration with {its}", certain=True))
     near: dict[object, Nearby] = {}
     for row in rows:
-        if row not in swapped and complete(row):
+        if row not in swapped and row.complete:
             if row.key not in near:
                 near[row.key] = Nearby(row.mates, lambda mate: (mate.get("tflops") or 1.0) if _trusted(mate) else None)
             found += _out_of_order(row, near[row.key])
@@ -167,7 +166,7 @@ def _oddness(row: Row) -> float:
 
 def _neighbour_tflops(row: Row) -> float | None:
     """TFLOPs of the rows nearest in configuration: those that differ in micro-batch alone, else the rest of the table."""
-    others = [mate for mate in row.around if mate is not row and complete(mate)]
+    others = [mate for mate in row.around if mate is not row and mate.complete]
     near = [mate for mate in others if same_configuration(row, mate, but=("mbs", "gbs"))]
     values = [mate.record.tflops for mate in near or others if mate.record.tflops]
     return statistics.median(values) if values else None
@@ -234,8 +233,8 @@ def _within(value: float, near: list[float]) -> bool:
 def _trusted(row: Row) -> bool:
     """Whether the row's own TFLOPs may be held against another's."""
     if row not in row.sheet.trusted:
-        row.sheet.trusted[row] = complete(row) and row.reading is not None and row.reading.fits(row)
-    return row.sheet.trusted[row] or "tflops" in row.fixed and complete(row)
+        row.sheet.trusted[row] = row.complete and row.reading is not None and row.reading.fits(row)
+    return row.sheet.trusted[row] or "tflops" in row.fixed and row.complete
 
 
 def _swap(row: Row, why: str, *, certain: bool) -> Finding:

@@ -112,8 +112,11 @@ class Reading:
 
     def _work(self, row: Row, other: dict[str, float]) -> float | None:
         """TFLOPs times printed time."""
-        world = other.get("world") or row.world
-        return self.work(row, self._per_sample(row, other), world, other.get("gbs"))
+        if other or self is not row.reading:
+            return self.work(row, self._per_sample(row, other), other.get("world") or row.world, other.get("gbs"))
+        if "work" not in row.terms:
+            row.terms["work"] = self.work(row, self._per_sample(row, other), row.world)
+        return row.terms["work"]
 
     def work(self, row: Row, each: float | None, world: float | None, gbs: float | None = None) -> float | None:
         """The same from the FLOPs of a sequence and the processes."""
@@ -373,12 +376,6 @@ def left_open(row: Row) -> Open:
     return process, node
 
 
-def complete(row: Row) -> bool:
-    """Whether time and TFLOPs of the row can be compared at all."""
-    sec, tflops = row.record.sec_per_it, row.record.tflops
-    return bool(sec and tflops and sec > 0 and tflops > 0 and row.record.gbs and (row.counted or row.product))
-
-
 def row_fits(row: Row, reading: Reading) -> bool:
     """With the processes of either column, as one process or as a node: which of them is right is another rule's question."""
     return _fits_one(row, reading, _ranges(row))
@@ -425,7 +422,7 @@ def _new_ranges(row: Row) -> list[tuple[float, float]]:
 def establish(sheet: Sheet) -> list[Finding]:
     borrow_hidden(sheet)
     for rows in sheet.files.values():
-        _establish_file([row for row in rows if complete(row)])
+        _establish_file([row for row in rows if row.complete])
     return [finding for rows in sheet.files.values() for finding in _report_solved(rows)]
 
 

@@ -18,7 +18,6 @@ from itertools import pairwise
 from seatrial.errors import BadInput
 from seatrial.notes.lint import counts, relations
 from seatrial.notes.lint.digits import slip
-from seatrial.notes.lint.formulas import complete
 from seatrial.notes.lint.model_size import fits_label, sizes
 from seatrial.notes.lint.sheet import MEASURED, Finding, Row, Sheet, mode, round_number
 from seatrial.record import Record
@@ -278,10 +277,14 @@ def _changes(row: Row, product: int, counted: int, nodes: str) -> list[Change]:
     shared = 1 if nodes == "gpus" else row.procs or 1
     if product % shared == 0 and (nodes == "nodes" or row.shows("gpus")):
         options.append((nodes, product // shared))
-    return [change for name, value in options if (change := _scored(row, name, value, product, counted)) is not None]
+    mates = [mate for mate in row.around if mate is not row and mate.product == mate.counted]
+    if len(mates) < 2:
+        mates = [mate for mate in row.elsewhere if mate is not row and mate.product == mate.counted]
+    return [change for name, value in options if (change := _scored(row, name, value, product, counted, mates)) is not None]
 
 
-def _scored(row: Row, name: str, value: int, product: int, counted: int) -> Change | None:
+def _scored(row: Row, name: str, value: int, product: int, counted: int, mates: list[Row]) -> Change | None:
+    """`mates`: rows whose own counts agree."""
     record = row.record
     trial = {n: value if n == name else getattr(record, n) for n in ("dp", "tp", "pp")}
     if name == "cp":
@@ -295,9 +298,6 @@ def _scored(row: Row, name: str, value: int, product: int, counted: int) -> Chan
         score += UNEVEN
     agrees = _tflops_agree(row, name, value, product if name in ("nodes", "gpus") else counted)
     score += TFLOPS_AGREE[agrees]
-    mates = [mate for mate in row.around if mate is not row and mate.product == mate.counted]
-    if len(mates) < 2:
-        mates = [mate for mate in row.elsewhere if mate is not row and mate.product == mate.counted]
     printed, *column = [
         r.counted if name == "gpus" else r.beside("cp") if name == "cp" else getattr(r.record, name) for r in (row, *mates)
     ]
@@ -336,7 +336,7 @@ def _same_layout(other: Row, trial: dict[str, int], row: Row, name: str, value: 
 
 
 def _tflops_agree(row: Row, name: str, value: int, world: int) -> bool | None:
-    if row.reading is None or not complete(row):
+    if row.reading is None or not row.complete:
         right = relations.holds(row, gpus=world)
         wrong = relations.holds(row, gpus=(row.product if world == row.counted else row.counted) or world)
         return None if right == wrong else right
@@ -401,10 +401,10 @@ def typed(row: Row) -> list[Finding]:
     found = []
     for name in ("gbs", "seq", "gpus", "nodes", "dp"):
         cell, open_ = row.cell(name), row.settled and not row.fixed
+        if not cell.isdecimal() or not 1 < len(cell) < 10 or round_number(int(cell)) or name in row.fixed or open_:
+            continue
         if name != "seq" and row.product and row.product == row.world and row.record.nodes and row.record.gpus:
             continue  # all that it counts agrees
-        if name in row.fixed or open_ or not cell.isdecimal() or not 1 < len(cell) < 10 or round_number(int(cell)):
-            continue
         others = [getattr(mate.record, name) for mate in row.around if mate is not row]
         exchanged = {int(cell[:i] + cell[i + 1] + cell[i] + cell[i + 2 :]) for i in range(len(cell) - 1)}
         shorter = {int(cell[:i] + cell[i + 1 :]) for i in range(len(cell))} & {*others}

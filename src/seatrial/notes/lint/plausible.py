@@ -31,8 +31,7 @@ def _series(rows: list[Row], name: str) -> list[list[Row]]:
     but = (name, "gbs") if name == "mbs" else (name,)
     alike: dict[tuple, list[list[Row]]] = {}
     for row in rows:
-        key = (row.record.size_label, row.world, *map(row.beside, ("cp", "ep", "shard", "replicate")),
-               *(row.get(n) for n in ("dp", "tp", "pp", "mbs") if n not in but))  # fmt: skip
+        key = row.record.size_label, row.world, row.all_beside, *[row.get(n) for n in ("dp", "tp", "pp", "mbs") if n not in but]
         series = alike.setdefault(key, [])
         home = next((group for group in series if same_configuration(row, group[0], but=but)
                      and row.described == group[0].described), None)  # fmt: skip
@@ -255,7 +254,7 @@ def _peak(row: Row) -> list[Finding]:
 
 def _share(row: Row) -> list[Finding]:
     """More than the whole peak; twice as much may be of 8 bits and the peak of 16."""
-    for name in ("mfu", "hfu"):
+    for name in ("mfu", "hfu") if row.record.mfu or row.record.hfu or row.fixed else ():
         share = row.get(name) or 0.0
         if share > 1.0 and name not in row.reasons and name not in row.record.inferred:
             others = [mate.get(name) or 0.0 for mate in row.around if mate is not row and 0 < (mate.get(name) or 0.0) <= 1]

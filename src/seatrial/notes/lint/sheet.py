@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import bisect
 import math
+import operator
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -110,6 +111,8 @@ def in_order(findings: list[Finding], files: list[str]) -> list[Finding]:
 _NEAR, _MOST = 150, 1000
 """Tables and files beyond this are logs of a program: a row is compared with this many others, so that time stays linear."""
 MEASURED = ("mem_value", "sec_per_it", "tflops", "aggr_pflops", "samples_per_s", "tokens_per_s")
+FIGURES = (*MEASURED, "tokens_per_s_per_process", "mfu", "hfu", "loss")
+_FIGURES = operator.attrgetter(*FIGURES)
 CONFIGURATION = (
     "nodes", "layers", "hidden", "heads", "kv_heads", "seq", *LAYOUT,
     *(name for name in AROUND if name not in ("nodes", "procs_per_node", "freq_ghz")),
@@ -180,6 +183,11 @@ def _is_plan(cell: str) -> bool:
 def kind_beside(heading: str) -> str:
     """Which count a layout is not always told by a heading is of; empty where it is none."""
     return BESIDE.get(normal(heading), "")
+
+
+@lru_cache(maxsize=4096)
+def _kinds_beside(headings: tuple[str, ...]) -> list[tuple[str, str]]:
+    return [(heading, kind) for heading in dict.fromkeys(headings) if (kind := kind_beside(heading))]
 
 
 def extras(row: Row) -> list[str]:
@@ -303,7 +311,12 @@ class Row:
         heading = self.columns.get(name)
         if heading is None:
             return self.record.printed.get(name[1:], "").strip() if name[:1] == EXTRA else ""
-        return self.record.printed.get(heading, "").strip()
+        return self.cells.get(heading, "")
+
+    @once
+    def cells(self) -> dict[str, str]:
+        """What is printed, without the gaps around it."""
+        return {heading: cell.strip() for heading, cell in self.record.printed.items()}
 
     def column(self, name: str) -> str:
         if name[:1] == EXTRA:
@@ -337,12 +350,17 @@ class Row:
         """A count that a layout is not always told by: context or expert parallelism, gradient accumulation."""
         if self._beside is None:
             self._beside = {name: found for name in ("cp", "ep") if (found := getattr(self.record, name))}
-            for heading, cell in {**self.record.extra, **self.record.printed}.items():
-                kind = kind_beside(heading)
-                if kind and cell.strip().isdecimal() and len(cell.strip()) < 10 and int(cell) > 0:
+            extra, printed = self.record.extra, self.record.printed
+            for heading, kind in _kinds_beside((*extra, *printed)):
+                cell = printed[heading] if heading in printed else extra[heading]
+                if cell.strip().isdecimal() and len(cell.strip()) < 10 and int(cell) > 0:
                     self._beside[kind] = int(cell)
                     self.columns.setdefault(kind, heading)
         return self._beside.get(name)
+
+    @once
+    def all_beside(self) -> tuple[int | None, ...]:
+        return tuple(map(self.beside, ("cp", "ep", "shard", "replicate")))
 
     def shows(self, name: str) -> bool:
         """Whether the field stands in the row: in a cell of its own, or in one that holds several."""
@@ -372,6 +390,12 @@ class Row:
         stated = self.stated_above("layers")
         text = self.sheet.prose.get(self.record.source_file)
         return stated[1] if stated else text.hints.line_of(self.record, "layers") if text else None
+
+    @once
+    def complete(self) -> bool:
+        """Whether time and TFLOPs of the row can be compared at all; asked once all is known that the text says of it."""
+        sec, tflops = self.record.sec_per_it, self.record.tflops
+        return bool(sec and tflops and sec > 0 and tflops > 0 and self.record.gbs and (self.counted or self.product))
 
     @once
     def product(self) -> int | None:
@@ -557,6 +581,7 @@ class Sheet:
     """(table, size) -> what a token costs, and a token for each token of the sequence, where no formula is known."""
     _steps: dict[tuple[tuple[str, int | None], str], digits.Steps] = field(default_factory=dict)
     _ordered: dict[tuple[tuple[str, int | None], str], list[float]] = field(default_factory=dict)
+    _filled: dict[tuple[str, int | None], frozenset[str]] = field(default_factory=dict)
     _unknown: dict[tuple[str, int | None], bool] = field(default_factory=dict)
     _counts: dict[tuple[tuple[str, int | None], str], Counter[object]] = field(default_factory=dict)
     _laid_out: dict[str, dict[tuple[int | None, ...], list[Row]]] = field(default_factory=dict)
@@ -614,6 +639,13 @@ class Sheet:
         if key not in self._counts:
             self._counts[key] = Counter(getattr(mate.record, name) for mate in row.mates)
         return self._counts[key][value] < 2 + len(row.mates) // (2 * _NEAR)
+
+    def filled(self, key: tuple[str, int | None]) -> frozenset[str]:
+        """What is measured in a row of the table at all: rules of anything else need not look at its rows."""
+        if key not in self._filled:
+            columns = zip(*(_FIGURES(row.record) for row in self.tables[key]))
+            self._filled[key] = frozenset(n for n, column in zip(FIGURES, columns) if column.count(None) < len(column))
+        return self._filled[key]
 
     def laid_out(self, file: str) -> dict[tuple[int | None, ...], list[Row]]:
         """DP, TP and PP as they are printed -> the rows of a file that have them."""
@@ -715,8 +747,8 @@ _SIZE = re.compile(r"\d+(?:\.\d+)? ?[MBT]")
 
 def _labelled(record: Record) -> Record:
     """A size in the first cell is the model's, whatever stands above it: `8B` under `Llama 3`."""
-    first = next(iter(record.printed.values()), "") if not record.size_label else ""
-    return replace(record, size_label=clean(first)) if _SIZE.fullmatch(clean(first)) else record
+    first = clean(next(iter(record.printed.values()), "")) if not record.size_label else ""
+    return replace(record, size_label=first) if _SIZE.fullmatch(first) else record
 
 
 def _grouped(rows: list[Row], key) -> dict:  # type: ignore[no-untyped-def]

@@ -33,8 +33,7 @@ def check(sheet: Sheet) -> list[Finding]:
     found = []
     for row in sheet.rows:
         if row.tabular and not row.settled and 3 < len(row.record.printed) <= MOST_CELLS:
-            cells = [cell.strip() for cell in row.record.printed.values()]
-            found += _moved_back(row, cells)
+            found += _moved_back(row, [*row.cells.values()])
     return found
 
 
@@ -56,8 +55,8 @@ def _moved_back(row: Row, cells: list[str]) -> list[Finding]:
     best: tuple[tuple[int, int], int, list[str], Row] | None = None
     # What stands before the place where cells moved stays where it is.
     for at, moved in _shifts(cells, columns, stand.index(False) if foreign else len(cells), figures):
-        both = _exchanged(cells, moved)
-        if all(columns[one].field for one in both) and all(map(_stands, columns, moved)):
+        both = _exchanged(cells, moved) if all(map(_stands, columns, moved)) else None
+        if both is not None and all(columns[one].field for one in both):
             if not foreign and not all(cells[one].strip("-–— ") for one in both):
                 continue  # an empty cell is not exchanged
             trial = _as_row(row, columns, moved)

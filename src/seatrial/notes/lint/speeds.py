@@ -36,7 +36,8 @@ def check(sheet: Sheet) -> list[Finding]:
         table = _Table(rows)
         if table.uncounted and rows and rows[0].sheet.has_unknown(rows[0].key):
             continue  # what nobody reads may be the number of devices
-        for name in NAMES if len(rows) > FEWEST else ():
+        there = sheet.filled(mates[0].key)
+        for name in [name for name in NAMES if name in there] if len(rows) > FEWEST else ():
             speeds = {row: speed for row in rows if (speed := _speed(row, name, table)) is not None}
             if len(speeds) <= FEWEST:
                 continue

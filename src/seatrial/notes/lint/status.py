@@ -139,10 +139,12 @@ LITTLE = {"loss": 2.0, "mfu": 2.0, "tflops": 2.0, "mem_value": 2.5}
 
 def moved_points(mates: list[Row]) -> Iterator[Finding]:
     """A figure whose point moved: ten times or a tenth of those of a column that hardly differs."""
-    for name, most in LITTLE.items():
+    filled = mates[0].sheet.filled(mates[0].key)
+    rows = [row for row in mates[:500] if row.tabular]
+    for name, most in LITTLE.items() if len(rows) > 3 else ():
         groups: dict[object, list[tuple[float, Row]]] = {}
-        for row in mates[:500]:
-            figure = row.printed(name) if row.tabular and row.cell(name) else None
+        for row in rows if name in filled else ():
+            figure = row.printed(name) if row.cell(name) else None
             if figure is not None and figure.value > 0 and not row.settled and name not in row.reasons:
                 alike = () if name == "loss" else (row.record.size_label, row.record.machine, row.record.mem_unit)
                 groups.setdefault(alike, []).append((figure.shown(figure.value), row))

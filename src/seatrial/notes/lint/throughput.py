@@ -23,7 +23,6 @@ from seatrial.notes.lint.formulas import (
     ALIKE_SLACK,
     TIME_SCALES,
     Reading,
-    complete,
     elsewhere,
     in_unit,
     left_open,
@@ -267,7 +266,7 @@ def _followed(row: Row) -> Counter[Reading | None]:
     """How many rows of the file follow each reading."""
     known, file = row.sheet.followed, row.record.source_file
     if file not in known:
-        known[file] = Counter(mate.reading for mate in row.elsewhere if complete(mate))
+        known[file] = Counter(mate.reading for mate in row.elsewhere if mate.complete)
     return known[file]
 
 
@@ -324,7 +323,7 @@ def check(sheet: Sheet) -> list[Finding]:
     found: list[Finding] = []
     for mates in sheet.tables.values():
         found += _times_alone(mates)
-        ratios = {row: ratio for row in mates if complete(row) and row.reading is not None and not row.settled
+        ratios = {row: ratio for row in mates if row.complete and row.reading is not None and not row.settled
                   and (ratio := row.reading.ratio(row)) is not None}  # fmt: skip
         rows = list(ratios)
         agreeing = {row for row in rows if _agrees(row)} | _as_others_miss(ratios)
@@ -522,5 +521,5 @@ def _readers(row: Row, reading: Reading) -> list[Row]:
     key = row.record.source_file, reading
     if key not in row.sheet.readers:
         row.sheet.readers[key] = [other for other in row.elsewhere
-                                  if other.reading == reading and complete(other) and reading.fits(other)]  # fmt: skip
+                                  if other.reading == reading and other.complete and reading.fits(other)]  # fmt: skip
     return row.sheet.readers[key]
