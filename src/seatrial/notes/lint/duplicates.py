@@ -22,6 +22,8 @@ from seatrial.notes.lint.sheet import CONFIGURATION, MEASURED, Finding, Level, N
 _FAR = 0.15
 """Logarithm of the ratio from which a figure is far from its neighbours'."""
 
+_UNDER, _OVER = 0.8, 1.25
+"""How far beyond the TFLOPs of the other rows a figure may lie that is one."""
 _BEST = 0.05
 """By how much the best micro-batch is ahead of the next, and no more."""
 _RERUN = 0.04
@@ -43,11 +45,17 @@ def check(sheet: Sheet) -> list[Finding]:
             its = f"{right.record.sec_per_it:g} s and {right.record.tflops:g} TFLOPs"
             found.append(_swap(wrong, f"{right.where} has the same configuration with {its}", certain=True))
     near: dict[object, Nearby] = {}
+    reach: dict[object, tuple[float, float]] = {}
     for row in rows:
         if row not in swapped and row.complete:
             if row.key not in near:
                 near[row.key] = Nearby(row.mates, lambda mate: (mate.get("tflops") or 1.0) if _trusted(mate) else None)
-            found += _out_of_order(row, near[row.key])
+                rates = [mate.get("tflops") or 1.0 for mate in row.mates]
+                reach[row.key] = min(rates), max(rates)
+            low, high = reach[row.key]
+            if _UNDER * low < _figures(row)[0] < _OVER * high:  # as a time hardly ever is
+                found += _out_of_order(row, near[row.key])
+                reach[row.key] = min(low, row.get("tflops") or low), max(high, row.get("tflops") or high)
     return found + _pasted(rows) + _memories(pairs) + _repeats(rows) + _duplicates(rows, pairs)
 
 
@@ -181,7 +189,7 @@ def _out_of_order(row: Row, nearby: Nearby) -> list[Finding]:
         return []
     far = abs(math.log(tflops / middle)) - abs(math.log(sec / middle))
     low, high = nearby.ends(row)
-    if far <= 0 or not 0.8 * low < sec < 1.25 * high:
+    if far <= 0 or not _UNDER * low < sec < _OVER * high:
         return []
     found = _swapped_alone(row, far, nearby)
     nearby.changed(row)
@@ -373,7 +381,7 @@ def _repeats(rows: list[Row]) -> list[Finding]:
     for row in rows:
         record = row.record
         figures = record.sec_per_it, record.tflops, record.tokens_per_s, record.tokens_per_s_per_process, record.mfu
-        if sum(figure is not None for figure in (*figures, record.mem_value)) < 2:
+        if figures.count(None) + (record.mem_value is None) > len(figures) - 1:
             continue
         key = (figures, record.dp, record.tp, record.pp, record.mbs)
         same = (other for other in seen.get(key, ())

@@ -405,17 +405,23 @@ def typed(row: Row) -> list[Finding]:
             continue
         if name != "seq" and row.product and row.product == row.world and row.record.nodes and row.record.gpus:
             continue  # all that it counts agrees
+        exchanged = _powers({int(cell[:i] + cell[i + 1] + cell[i] + cell[i + 2 :]) for i in range(len(cell) - 1)})
+        shorter = _powers({int(cell[:i] + cell[i + 1 :]) for i in range(len(cell))})
+        if not exchanged and not shorter:
+            continue
         others = [getattr(mate.record, name) for mate in row.around if mate is not row]
-        exchanged = {int(cell[:i] + cell[i + 1] + cell[i] + cell[i + 2 :]) for i in range(len(cell) - 1)}
-        shorter = {int(cell[:i] + cell[i + 1 :]) for i in range(len(cell))} & {*others}
-        ways = {n: "two digits exchanged" for n in exchanged if n & (n - 1) == 0 and n > 8} or {
-            n: "a digit too many" for n in shorter if n & (n - 1) == 0 and n > 8}  # fmt: skip
+        ways = dict.fromkeys(exchanged, "two digits exchanged") or dict.fromkeys(shorter & {*others}, "a digit too many")
         meant = list(ways)
         if len(meant) == 1 and others and all(other and round_number(other) for other in others):
             message = f"{row.column(name)} {cell} -> {meant[0]} ({ways[meant[0]]}): the other rows have round numbers"
             row.propose(name, meant[0], "batch-divisible")
             found.append(row.find("batch-divisible", "error", message, name=name, proposed=str(meant[0])))
     return found
+
+
+def _powers(numbers: set[int]) -> set[int]:
+    """Those that are powers of two, and not small ones."""
+    return {n for n in numbers if n & (n - 1) == 0 and n > 8}
 
 
 def _around(value: int, step: int) -> str:
@@ -518,7 +524,7 @@ def _ran(row: Row) -> bool:
 
 
 def heads(row: Row) -> list[Finding]:
-    count, tp = row.record.heads, row.whole("tp")
+    count, tp = row.record.heads, row.whole("tp") if row.record.heads else None
     if not count or not tp or count % tp == 0:
         return []
     swap = _exchange(row)
@@ -543,6 +549,8 @@ def hidden(row: Row) -> list[Finding]:
 def experts(row: Row) -> list[Finding]:
     """The experts of a layer are spread over the devices of one stage: their number of groups divides those, and them."""
     ep, world, pp = row.beside("ep"), row.world, row.whole("pp") or 1
+    if ep is None and row.record.experts is None:
+        return []
     there, chosen = row.whole("experts"), row.whole("top_k")
     if there and chosen and chosen > there:
         return [row.find("experts-divisible", "error", f"top {chosen} of {there} experts", name="top_k")]

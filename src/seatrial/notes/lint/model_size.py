@@ -257,11 +257,12 @@ def _two_labels(rows: list[Row]) -> list[Finding]:
             shapes.setdefault((row.layers, row.hidden), []).append(row)
     found = []
     for (layers, hidden), group in shapes.items():
-        labels = Counter(row.record.size_label for row in group)
+        labels = {row.record.size_label: row for row in reversed(group)}
         if len(labels) < 2:
             continue
         for row in group:
-            other = next((mate for mate in group if _apart(row.record.size_label, mate.record.size_label)), None)
+            apart = [mate for label, mate in labels.items() if _apart(row.record.size_label, label)]
+            other = min(apart, key=lambda mate: mate.index, default=None)
             counted = sizes(row)
             if other is None or counted is None or fits_label(row) and fits_label(other) and not _agree(row, other):
                 continue  # 7B and 8B of 32 layers x 4096 differ in what nobody describes

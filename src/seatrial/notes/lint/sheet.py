@@ -471,7 +471,7 @@ class Row:
         own = self.device.peak_tflops.get("bf16") if self.device is not None else None
         return next((peak for peak in said if own and abs(peak / own - 1) < 0.02), max(said, default=None))
 
-    @property
+    @once
     def tabular(self) -> bool:
         """A row of a table or of a CSV file, not a line of a log."""
         return self.record.table is not None or self.record.iteration is None and bool(self.record.printed)

@@ -41,10 +41,19 @@ def check(sheet: Sheet) -> list[Finding]:
             speeds = {row: speed for row in rows if (speed := _speed(row, name, table)) is not None}
             if len(speeds) <= FEWEST:
                 continue
-            middle = statistics.median(speeds.values())
+            ordered = sorted(speeds.values())
+            middle = statistics.median(ordered)
+            left_out = 1 + sum(name in row.reasons for row in speeds)
             for row, speed in speeds.items():
-                if abs(speed - middle) > NEAR and not row.settled and name not in row.reasons and row.cell(name):
-                    found += _doubted(row, name, speeds, table)
+                if abs(speed - middle) <= NEAR or row.settled or name in row.reasons or not row.cell(name):
+                    continue
+                # The middle of the other rows is no more places away than there are rows that do not count.
+                half = len(ordered) // 2
+                low, high = ordered[max(0, half - 1 - left_out)], ordered[min(len(ordered) - 1, half + left_out)]
+                if speed - high <= -SLOW or speed - low >= FAST:
+                    doubts = [*_doubted(row, name, speeds, table)]
+                    found += doubts
+                    left_out += len(doubts)
     return found
 
 

@@ -104,8 +104,9 @@ def contradicted(row: Row) -> Iterator[Finding]:
 
 def text_above(row: Row) -> Iterator[Finding]:
     """A row that breaks with what the text says while the rest of its table keeps to it."""
+    told = {*row.record.context, *row.record.inferred}
     for name in ("layers", "hidden", "seq", "gbs"):
-        stated, value = row.stated_above(name) if row.states(name) else None, getattr(row.record, name)
+        stated, value = row.stated_above(name) if name in told and row.states(name) else None, getattr(row.record, name)
         if stated is None or value == stated[0]:
             continue
         others = [getattr(mate.record, name) for mate in row.around if mate is not row]
