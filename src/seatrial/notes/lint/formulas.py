@@ -144,15 +144,17 @@ class Reading:
         return self._agrees(row, self._range(row, self._work(row, other), False), shown, truncated=False)
 
     def may_fit(self, row: Row, open_: Open, **other: float) -> bool:
-        """Whether it is worth asking if it fits: `open_` is what the row leaves open, and most readings miss it by far. With
-        `scale`, in a unit of so many times the seconds."""
-        each = self._per_sample(row, other)
+        """Whether it is worth asking if it fits: `open_` is what the row leaves open, and most readings miss it by far."""
+        return bool(self.units_left(row, open_, {1.0: ""}, **other))
+
+    def units_left(self, row: Row, open_: Open, units: dict[float, str], **other: float) -> list[tuple[float, str]]:
+        """The same of times in other units, so many times the seconds."""
+        low, high = open_[self.per == "node"]
+        each = self._per_sample(row, other) if low <= high else None
         if each is None:
-            return False
-        node = self.per == "node"
-        low, high = open_[node]
-        each *= ((row.procs or 1) if node else 1) / (self.scale * other.get("scale", 1.0))
-        return low <= each <= high
+            return []
+        each *= ((row.procs or 1) if self.per == "node" else 1) / self.scale
+        return [(scale, unit) for scale, unit in units.items() if low <= each / scale <= high]
 
     def fits_truncated(self, row: Row, **other: float) -> bool:
         """Whether cutting digits off the time, off the TFLOPs, or off both in place of rounding would explain the row."""

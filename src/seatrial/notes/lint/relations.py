@@ -509,11 +509,11 @@ def _rule(offs: tuple[tuple[float, float], ...], known: tuple[float, ...], most:
     """A known figure that two rows keep to, unless more rows agree on another one; else what most rows agree on."""
     where = sorted(off for off, _ in offs)
     if len(offs) <= _FEW:
-        # Rows with fine digits say more than those that agree with nearly anything.
-        weighed = [(off, may + EXACTLY, -math.log(min(0.9, may + EXACTLY))) for off, may in offs]
-        alike = where[-1] - where[0] <= min(may for _, may, _ in weighed)  # as they nearly always are
-        middle = where[0] if alike else max(
-            where, key=lambda at: sum(weight for off, may, weight in weighed if abs(off - at) <= may))  # fmt: skip
+        middle = where[0]
+        if where[-1] - middle > min(may for _, may in offs) + EXACTLY:  # they nearly always are alike
+            # Rows with fine digits say more than those that agree with nearly anything.
+            weighed = [(off, may + EXACTLY, -math.log(min(0.9, may + EXACTLY))) for off, may in offs]
+            middle = max(where, key=lambda at: sum(weight for off, may, weight in weighed if abs(off - at) <= may))
     else:
         middle = max(where, key=lambda at: bisect.bisect_right(where, at + EXACTLY) - bisect.bisect_left(where, at - EXACTLY))
     open_ = statistics.median(may for _, may in offs)

@@ -17,13 +17,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 from seatrial.columns import AROUND, LAYOUT
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.devices import device_named, is_preset
 from seatrial.notes.lint.digits import Printed
 from seatrial.notes.lint.labels import is_mixture
+from seatrial.notes.lint.once import once
 from seatrial.notes.lint.prose import Prose
 from seatrial.notes.read.rows import holds_memory
 from seatrial.notes.read.sound import MOST_MEASURED
@@ -170,6 +171,11 @@ def _plain_figure(cell: str) -> float | None:
 
 
 @lru_cache(maxsize=4096)
+def _refers(heading: str) -> bool:
+    return _REFERENCE.search(heading) is not None
+
+
+@lru_cache(maxsize=4096)
 def _devices(words: str) -> frozenset[str]:
     return frozenset(name.lower() for name in DEVICES.findall(words))
 
@@ -192,10 +198,16 @@ def _kinds_beside(headings: tuple[str, ...]) -> list[tuple[str, str]]:
 
 def extras(row: Row) -> list[str]:
     """The headings of columns that no field takes, not even by a letter."""
-    taken = in_letters(tuple(row.record.printed))
-    return [heading for heading in row.record.printed if heading not in taken and is_extra(heading)]
+    return _extras(tuple(row.record.printed))
 
 
+@lru_cache(maxsize=4096)
+def _extras(headings: tuple[str, ...]) -> list[str]:
+    taken = in_letters(headings)
+    return [heading for heading in headings if heading not in taken and is_extra(heading)]
+
+
+@lru_cache(maxsize=4096)
 def is_extra(heading: str) -> bool:
     """Whether neither a field nor an axis of parallelism takes the column."""
     column = read_heading(heading)
@@ -224,20 +236,6 @@ def _device_of(own: str, section: str) -> tuple[Device | None, bool]:
     """What the words of a row name, else the headings above it; and whether they speak of one that nobody knows."""
     named = device_named(own) or (None if _KINDS.search(own) else device_named(section))
     return named, named is None and _KINDS.search(f"{own} {section}") is not None
-
-
-T = TypeVar("T")
-
-
-class once(Generic[T]):
-    """`cached_property` without its lock, which every row would take a dozen times."""
-
-    def __init__(self, work: Callable[[Any], T]) -> None:
-        self._work, self._name = work, work.__name__
-
-    def __get__(self, row: Any, of: type) -> T:
-        value = row.__dict__[self._name] = self._work(row)
-        return value
 
 
 @dataclass(eq=False)
@@ -324,17 +322,22 @@ class Row:
         return self.columns.get(name) or PLAIN_NAMES.get(name, name.upper() if len(name) < 4 else name)
 
     def printed(self, name: str) -> Printed | None:
-        if name not in self._printed:
-            value = self.figure(name[1:]) if name[:1] == EXTRA else getattr(self.record, name)
-            plain = None
-            if value is not None:
-                plain = digits.read(cell, value) if (cell := self.cell(name)) else digits.from_value(value)
-            if plain is not None and name == "sec_per_it" and self.record.time_unit == "it/s":
-                plain = replace(plain, scale=1.0, inverse=True)
-            elif plain is not None and plain.scale != 1.0 and self.record.time_unit != "ms" and _in_thousands(plain.scale):
-                plain = replace(plain, scale=1.0)  # 7,042 with a decimal comma
-            self._printed[name] = plain if plain is None else self.sheet.steps(self.key, name).applied(plain)
-        return self._printed[name]
+        try:
+            return self._printed[name]
+        except KeyError:
+            figure = self._printed[name] = self._read(name)
+            return figure
+
+    def _read(self, name: str) -> Printed | None:
+        value = self.figure(name[1:]) if name[:1] == EXTRA else getattr(self.record, name)
+        if value is None:
+            return None
+        plain = digits.read(cell, value) if (cell := self.cell(name)) else digits.from_value(value)
+        if plain is not None and name == "sec_per_it" and self.record.time_unit == "it/s":
+            plain = replace(plain, scale=1.0, inverse=True)
+        elif plain is not None and plain.scale != 1.0 and self.record.time_unit != "ms" and _in_thousands(plain.scale):
+            plain = replace(plain, scale=1.0)  # 7,042 with a decimal comma
+        return plain if plain is None else self.sheet.steps(self.key, name).applied(plain)
 
     def get(self, name: str) -> float | None:
         """The value after what earlier rules proposed."""
@@ -451,7 +454,7 @@ class Row:
     @once
     def devices(self) -> frozenset[str]:
         """The kinds of device and number that the headings above the row and its own words name."""
-        own = (cell for heading, cell in self.record.extra.items() if not _REFERENCE.search(heading))
+        own = [cell for heading, cell in self.record.extra.items() if not _refers(heading)]
         words = " ".join((self.record.section, self.record.machine, self.record.size_label, *own))
         return _devices(words)
 

@@ -140,9 +140,9 @@ def _typing_slip(text: str, low: float, high: float) -> tuple[float, str, Slip |
 
 
 def _unit_of_time(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
-    reading, open_ = reading_of(row), left_open(row)
-    for scale, unit in TIME_SCALES.items():
-        if reading.may_fit(row, open_, scale=scale) and in_unit(reading, scale).fits(row):
+    reading = reading_of(row)
+    for scale, unit in reading.units_left(row, left_open(row), TIME_SCALES):
+        if in_unit(reading, scale).fits(row):
             code = "ms-not-s" if scale == 1e-3 else "time-unit"
             message = f"the time is in {unit}"
             yield Explanation(code=code, name="sec_per_it", value=scale, shown="", score=UNIT, message=message)
