@@ -126,6 +126,8 @@ def from_value(value: float) -> Printed:
 
 
 def _decimals(shown: str) -> int:
+    if "e" not in shown and "E" not in shown:
+        return len(shown.partition(".")[2])
     mantissa, _, exponent = shown.lower().partition("e")
     return len(mantissa.partition(".")[2]) - int(min(max(float(exponent or 0), -_MOST_EXPONENT), _MOST_EXPONENT))
 

@@ -93,9 +93,8 @@ class Reading:
             return None
         record, tp, pp = row.record, 1, 1
         if formula in OF_TP:
-            tp = int(other.get("tp") or row.get("tp") or 1)
-        if formula in OF_PP:
-            pp = int(other.get("pp") or row.get("pp") or 1)
+            tp = int(other and other.get("tp") or row.get("tp") or 1)
+            pp = int(other and other.get("pp") or row.get("pp") or 1) if formula in OF_PP else 1
         shape = ("", None, None, None) if self.plain else (record.family, record.heads, record.kv_heads, record.ffn)
         return _per_sample(formula, self.recompute, layers, int(hidden), int(seq), int(vocab or 1), tp, pp, *shape)
 

@@ -138,8 +138,9 @@ def count_processes(sheet: Sheet) -> None:
             else:
                 ratio = ratios[row.key]
                 row.procs = (ratio if len(row.mates) >= 3 else None) or shared or stated or 1
-            record, stated = row.record, row.shows("procs_per_node")
-            if record.tflops_per == "node" and stated and record.tflops and row.procs and "tflops" not in record.inferred:
+            record = row.record
+            if (record.tflops_per == "node" and record.tflops and row.procs and "tflops" not in record.inferred
+                    and row.shows("procs_per_node")):  # fmt: skip
                 # Of nodes that have different numbers of processes only those of one process can be compared.
                 row.record = replace(record, tflops=record.tflops / row.procs, tflops_per="process")
 

@@ -226,6 +226,11 @@ def _fields_of(headings: tuple[str, ...]) -> dict[str, str]:
     return letters | {name: heading for heading in reversed(headings) if (name := field_of(heading))}
 
 
+@lru_cache(maxsize=4096)
+def _parts_of(headings: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(part for heading in headings for part in read_heading(heading).parts)
+
+
 @lru_cache(maxsize=16384)
 def _names_device(cell: str) -> bool:
     return DEVICES.search(cell) is not None
@@ -373,7 +378,7 @@ class Row:
 
     @once
     def in_parts(self) -> frozenset[str]:
-        return frozenset(part for heading in self.record.printed for part in read_heading(heading).parts)
+        return _parts_of(tuple(self.record.printed))
 
     def states(self, name: str) -> bool:
         """Whether the row itself prints the field, rather than the text around it."""
