@@ -79,6 +79,8 @@ _SETTINGS, _SHAPE = operator.attrgetter(*CONFIGURATION), CONFIGURATION.index("la
 
 
 _UNSAID: dict[object, object] = {"": None}
+_OF_ONE_LAYOUT = ("tp", "pp", "mbs", "gbs")
+_LAYOUT = operator.attrgetter(*_OF_ONE_LAYOUT)
 
 
 def _configuration(row: Row) -> tuple[object, ...]:
@@ -122,7 +124,8 @@ def _pairs(rows: list[Row]) -> Iterator[tuple[Row, Row]]:
     groups: dict[tuple, list[Row]] = {}
     for row in rows:
         if row.record.sec_per_it or row.record.tflops:
-            groups.setdefault((row.world, *(_setting(row, name) for name in ("tp", "pp", "mbs", "gbs"))), []).append(row)
+            own = tuple(_setting(row, name) for name in _OF_ONE_LAYOUT) if row.fixed else _LAYOUT(row.record)
+            groups.setdefault((row.world, own), []).append(row)
     for group in groups.values():
         for i, a in enumerate(group[:_MOST_TWINS]):
             for b in group[i + 1 : _MOST_TWINS]:

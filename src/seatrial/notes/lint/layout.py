@@ -549,9 +549,10 @@ def hidden(row: Row) -> list[Finding]:
 
 def experts(row: Row) -> list[Finding]:
     """The experts of a layer are spread over the devices of one stage: their number of groups divides those, and them."""
-    ep, world, pp = row.beside("ep"), row.world, row.whole("pp") or 1
+    ep = row.beside("ep")
     if ep is None and row.record.experts is None:
         return []
+    world, pp = row.world, row.whole("pp") or 1
     there, chosen = row.whole("experts"), row.whole("top_k")
     if there and chosen and chosen > there:
         return [row.find("experts-divisible", "error", f"top {chosen} of {there} experts", name="top_k")]

@@ -4,6 +4,7 @@ TFLOPs stay below the peak."""
 from __future__ import annotations
 
 import math
+import operator
 import re
 import statistics
 from itertools import pairwise
@@ -29,9 +30,12 @@ def check(sheet: Sheet) -> list[Finding]:
 def _series(rows: list[Row], name: str) -> list[list[Row]]:
     """Rows that differ in one field alone (and, for the micro-batch, in the global batch with it), in its order."""
     but = (name, "gbs") if name == "mbs" else (name,)
+    names = [n for n in ("dp", "tp", "pp", "mbs") if n not in but]
+    layout = operator.attrgetter(*names)
     alike: dict[tuple, list[list[Row]]] = {}
     for row in rows:
-        key = row.record.size_label, row.world, row.all_beside, *[row.get(n) for n in ("dp", "tp", "pp", "mbs") if n not in but]
+        own = tuple(map(row.get, names)) if row.fixed else layout(row.record)
+        key = row.record.size_label, row.world, row.all_beside, own
         series = alike.setdefault(key, [])
         home = next((group for group in series if same_configuration(row, group[0], but=but)
                      and row.described == group[0].described), None)  # fmt: skip

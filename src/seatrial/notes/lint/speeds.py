@@ -126,9 +126,11 @@ def _doubted(row: Row, name: str, speeds: dict[Row, float], table: _Table) -> It
         return
     middle = statistics.median(others)
     off = speeds[row] - middle
-    away = sorted(abs(other - middle) for other in others)
+    if -SLOW < off < FAST:
+        return
+    away = sorted([abs(other - middle) for other in others])
     spread = away[-1] if len(away) < 5 else away[-2]  # one of them may be a slip as well
-    if -SLOW < off < FAST or abs(off) < SPREAD * spread + 0.7:
+    if abs(off) < SPREAD * spread + 0.7:
         return
     if name == "sec_per_it" and abs(off) > SURE and (exchanged := _exchanged(row, speeds, table)):
         yield exchanged
