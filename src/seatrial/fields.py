@@ -230,13 +230,17 @@ def shown(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
+_LEAST = 1 / MOST_WHOLE
+
+
 def positive(where: str, **values: float | None) -> None:
     """Raises for any value that is given and not above zero, or so far from 1 that nothing can be worked out with it."""
     for name, value in values.items():
-        if value is not None and not value > 0:
+        if value is None or _LEAST <= value <= MOST_WHOLE:
+            continue
+        if not value > 0:
             raise BadInput(f"{where}.{name}: {value} must be above 0")
-        if value is not None and not 1 / MOST_WHOLE <= value <= MOST_WHOLE:
-            raise BadInput(f"{where}.{name}: {value:.3g} is beyond {MOST_WHOLE:.0e}, or its inverse")
+        raise BadInput(f"{where}.{name}: {value:.3g} is beyond {MOST_WHOLE:.0e}, or its inverse")
 
 
 def at_most(where: str, limits: Mapping[str, int], values: object) -> None:

@@ -105,26 +105,33 @@ def _norm(s: Shape, name: str, width: Count, there: Count = 1) -> list[Tensor]:
 
 def tensors(s: Shape, tp: Count) -> list[Tensor]:
     """Of one layer on one rank."""
-    return [*split_tensors(s, tp), *whole_tensors(s)]
+    of = linears(s)
+    return [*split_tensors(s, tp, of), *whole_tensors(s, of)]
 
 
-def split_tensors(s: Shape, tp: Count) -> list[Tensor]:
+Of = tuple[Linear, ...]
+"""The linears of a layer where they are at hand."""
+
+
+def split_tensors(s: Shape, tp: Count, of: Of = ()) -> list[Tensor]:
     """Those that tensor parallelism divides …"""
-    return [*attention_split(s, tp), *divided(linears(s)[2:], s, tp)]
+    of = of or linears(s)
+    return [*attention_split(s, tp, of), *divided(of[2:], s, tp)]
 
 
-def whole_tensors(s: Shape) -> list[Tensor]:
+def whole_tensors(s: Shape, of: Of = ()) -> list[Tensor]:
     """… and those that every rank holds whole."""
-    return [*attention_whole(s), *whole_biases(linears(s)[2:], s), *norm_tensors(s)]
+    of = of or linears(s)
+    return [*attention_whole(s, of), *whole_biases(of[2:], s), *norm_tensors(s)]
 
 
-def attention_split(s: Shape, tp: Count) -> list[Tensor]:
+def attention_split(s: Shape, tp: Count, of: Of = ()) -> list[Tensor]:
     """The same of attention alone."""
-    return [*divided(linears(s)[:2], s, tp, 1 - s.is_latent), *latent_split(s, tp), *sinks(s, tp)]
+    return [*divided((of or linears(s))[:2], s, tp, 1 - s.is_latent), *latent_split(s, tp), *sinks(s, tp)]
 
 
-def attention_whole(s: Shape) -> list[Tensor]:
-    return [*whole_biases(linears(s)[:2], s), *latent_whole(s)]
+def attention_whole(s: Shape, of: Of = ()) -> list[Tensor]:
+    return [*whole_biases((of or linears(s))[:2], s), *latent_whole(s)]
 
 
 def divided(of: tuple[Linear, ...], s: Shape, tp: Count, there: Count = 1) -> list[Tensor]:
@@ -176,12 +183,13 @@ def entry(s: Shape) -> list[Tensor]:
 
 def matrices(s: Shape, tp: Count = 1) -> Count:
     """Numbers in the matrices of one dense layer on one rank."""
-    return attention_matrices(s, tp) + sum(linear.width(tp) for linear in linears(s)[2:]) * s.hidden
+    of = linears(s)
+    return attention_matrices(s, tp, of) + sum(linear.width(tp) for linear in of[2:]) * s.hidden
 
 
-def attention_matrices(s: Shape, tp: Count = 1) -> Count:
+def attention_matrices(s: Shape, tp: Count = 1, of: Of = ()) -> Count:
     """Numbers in the matrices of one layer's attention."""
-    found = [*attention_split(s, tp), *latent_whole(s)]
+    found = [*attention_split(s, tp, of), *latent_whole(s)]
     return numbers([tensor for tensor in found if tensor.name.endswith(".weight") and "norm" not in tensor.name])
 
 

@@ -88,6 +88,8 @@ def clean(text: str) -> str:
 
 def decimal(number: str) -> str:
     """A match of `NUMBER` as Python reads it."""
+    if number.replace(".", "", 1).isdecimal():  # as nearly all are
+        return number
     if number.count(".") > 1 and "," not in number:
         return number.replace(".", "")
     whole, _, part = number.partition(",")

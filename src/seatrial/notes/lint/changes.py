@@ -39,7 +39,8 @@ def check(sheet: Sheet) -> list[Finding]:
         rows = [row for row in mates[:MOST_ROWS] if row.tabular]
         headings = list(rows[0].record.printed) if len(rows) > FEWEST else []
         for heading in headings:
-            if is_extra(heading) and sum(bool(_PERCENT.fullmatch(_cell(row, heading))) for row in rows) >= FEWEST:
+            cells = [row.record.printed.get(heading, "") for row in rows] if is_extra(heading) else []
+            if sum(("%" in cell or "&" in cell) and _PERCENT.fullmatch(_plain(cell)) is not None for cell in cells) >= FEWEST:
                 found += _told(rows, heading, [other for other in headings if _is_measured(other)][:MOST_COLUMNS])
     return found
 
@@ -49,7 +50,11 @@ def _is_measured(heading: str) -> bool:
 
 
 def _cell(row: Row, heading: str) -> str:
-    return clean(row.record.printed.get(heading, "")).replace("−", "-")
+    return _plain(row.record.printed.get(heading, ""))
+
+
+def _plain(cell: str) -> str:
+    return clean(cell).replace("−", "-")
 
 
 def _told(rows: list[Row], heading: str, others: list[str]) -> Iterator[Finding]:

@@ -88,7 +88,12 @@ def vote(row: Row, name: str, value: float) -> bool | None:
 
 
 def check(sheet: Sheet) -> list[Finding]:
-    return [finding for mates in sheet.tables.values() for finding in [*_aggregates(mates), *_rates(mates)]]
+    found: list[Finding] = []
+    for key, mates in sheet.tables.items():
+        there = sheet.filled(key)
+        found += [*(_aggregates(mates) if "aggr_pflops" in there else ()),
+                  *(_rates(mates, [name for name in RATES if name in there]))]  # fmt: skip
+    return found
 
 
 def _aggregates(mates: list[Row]) -> Iterator[Finding]:
@@ -148,9 +153,9 @@ def _usual_divisor(rows: list[Row]) -> float:
     return max((1000.0, 1024.0), key=agreeing)
 
 
-def _rates(mates: list[Row]) -> Iterator[Finding]:
+def _rates(mates: list[Row], names: list[str]) -> Iterator[Finding]:
     """Rows that break what most rows of the table keep to, each by a factor of its own; `relations` has settled the others."""
-    for name in RATES:
+    for name in names:
         fitting, off = 0, {}
         for row in mates:
             sec, seconds = row.printed("sec_per_it"), row.get("sec_per_it")

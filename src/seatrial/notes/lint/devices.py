@@ -28,7 +28,7 @@ _APART = re.compile(r"\b(gaudi|rtx|tpu)[ -]?(?=v?\d)")
 
 def presets_in(text: str) -> set[str]:
     """The presets whose device a text in small letters names."""
-    return _presets(set(_WORD.findall(text)))
+    return _presets(set(_WORD.findall(text))) if any(base in text for base in _bases()) else set()
 
 
 def _presets(words: set[str]) -> set[str]:
@@ -44,6 +44,12 @@ def _bases() -> dict[str, list[str]]:
     return found
 
 
+@cache
+def _stems() -> list[str]:
+    """Letters of which a text that names a device has some."""
+    return [*_bases(), *DATA_SHEETS, "gaudi", "rtx", "tpu", "fugaku"]
+
+
 def is_preset(device: Device) -> bool:
     return device.name.lower() not in DATA_SHEETS
 
@@ -52,6 +58,8 @@ def is_preset(device: Device) -> bool:
 def device_named(text: str) -> Device | None:
     """The one device that a text names; of its forms the one that is named too, else the largest and fastest."""
     text = text.lower()
+    if not any(stem in text for stem in _stems()):
+        return None
     words = set(_WORD.findall(_APART.sub(r"\1", text) if any(word in text for word in ("gaudi", "rtx", "tpu")) else text))
     found = _presets(words)
     if "fugaku" in text:

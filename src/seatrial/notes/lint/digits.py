@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import pairwise
 
+from seatrial.notes.lint.once import once
 from seatrial.tables.headings import NUMBER, clean, decimal
 
 _FINEST = 1e-6
@@ -34,15 +35,15 @@ class Printed:
     inverse: bool = False
     """Steps a second for the seconds of a step."""
 
-    @property
+    @once
     def rounded(self) -> tuple[float, float]:
         return self.value - self.unit / 2, self.value + self.unit / 2
 
-    @property
+    @once
     def truncated(self) -> tuple[float, float]:
         return self.value, self.value + self.unit
 
-    @cached_property
+    @once
     def slack(self) -> float:
         """Half of the last digit as a share of the value."""
         return self.unit / 2 / abs(self.value) if self.value else 1.0
@@ -125,6 +126,8 @@ def from_value(value: float) -> Printed:
 
 
 def _decimals(shown: str) -> int:
+    if "e" not in shown and "E" not in shown:
+        return len(shown.partition(".")[2])
     mantissa, _, exponent = shown.lower().partition("e")
     return len(mantissa.partition(".")[2]) - int(min(max(float(exponent or 0), -_MOST_EXPONENT), _MOST_EXPONENT))
 

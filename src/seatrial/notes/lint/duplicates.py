@@ -12,17 +12,18 @@ import re
 import statistics
 from collections.abc import Iterator
 from functools import lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from seatrial.columns import LAYOUT
 from seatrial.notes.lint.digits import Slip, overlap, slip
-from seatrial.notes.lint.formulas import complete
 from seatrial.notes.lint.repairs import broken_and_kept
 from seatrial.notes.lint.sheet import CONFIGURATION, MEASURED, Finding, Level, Nearby, Row, Sheet, field_of
 
 _FAR = 0.15
 """Logarithm of the ratio from which a figure is far from its neighbours'."""
 
+_UNDER, _OVER = 0.8, 1.25
+"""How far beyond the TFLOPs of the other rows a figure may lie that is one."""
 _BEST = 0.05
 """By how much the best micro-batch is ahead of the next, and no more."""
 _RERUN = 0.04
@@ -35,18 +36,26 @@ def check(sheet: Sheet) -> list[Finding]:
     rows = [row for row in sheet.rows if row.tabular]
     found, swapped = [], set()
     pairs = list(_pairs(rows))
+    figures = {row: _figures(row) for row in dict.fromkeys(chain.from_iterable(pairs)) if row.complete}
     for a, b in pairs:
-        if a.record.source_file == b.record.source_file and _crossed(a, b):
+        both = a in figures and b in figures and a.record.source_file == b.record.source_file
+        if both and _crossed(*figures[a], *figures[b]):
             wrong, right = (a, b) if _odd_one(a, b) is a else (b, a)
             swapped.add(wrong)
-            figures = f"{right.record.sec_per_it:g} s and {right.record.tflops:g} TFLOPs"
-            found.append(_swap(wrong, f"{right.where} has the same configuration with {figures}", certain=True))
+            its = f"{right.record.sec_per_it:g} s and {right.record.tflops:g} TFLOPs"
+            found.append(_swap(wrong, f"{right.where} has the same configuration with {its}", certain=True))
     near: dict[object, Nearby] = {}
+    reach: dict[object, tuple[float, float]] = {}
     for row in rows:
-        if row not in swapped and complete(row):
+        if row not in swapped and row.complete:
             if row.key not in near:
                 near[row.key] = Nearby(row.mates, lambda mate: (mate.get("tflops") or 1.0) if _trusted(mate) else None)
-            found += _out_of_order(row, near[row.key])
+                rates = [mate.get("tflops") or 1.0 for mate in row.mates]
+                reach[row.key] = min(rates), max(rates)
+            low, high = reach[row.key]
+            if _UNDER * low < _figures(row)[0] < _OVER * high:  # as a time hardly ever is
+                found += _out_of_order(row, near[row.key])
+                reach[row.key] = min(low, row.get("tflops") or low), max(high, row.get("tflops") or high)
     return found + _pasted(rows) + _memories(pairs) + _repeats(rows) + _duplicates(rows, pairs)
 
 
@@ -70,6 +79,8 @@ _SETTINGS, _SHAPE = operator.attrgetter(*CONFIGURATION), CONFIGURATION.index("la
 
 
 _UNSAID: dict[object, object] = {"": None}
+_OF_ONE_LAYOUT = ("tp", "pp", "mbs", "gbs")
+_LAYOUT = operator.attrgetter(*_OF_ONE_LAYOUT)
 
 
 def _configuration(row: Row) -> tuple[object, ...]:
@@ -89,17 +100,18 @@ def _setting(row: Row, name: str) -> object:
     return row.get(name) if name in row.fixed else getattr(row.record, name)
 
 
-def printed_configuration(row: Row) -> tuple[tuple[str, str], ...]:
-    """Every cell that says what was asked, as it is printed."""
-    return tuple((heading, _plain_cell(cell)) for heading, cell in row.record.printed.items() if _is_asked(heading))
+def printed_configuration(row: Row) -> tuple[tuple[str, ...], list[str]]:
+    """Every cell that says what was asked, as it is printed, below its headings."""
+    asked, printed = _asked(tuple(row.record.printed)), row.record.printed
+    return asked, [_plain_cell(printed[heading]) for heading in asked]
 
 
 _RESULTS = {*MEASURED, "notes", "date", "mfu", "hfu", "loss", "tokens_per_s_per_process", "throughput", "outcome", "state"}
 
 
 @lru_cache(maxsize=4096)
-def _is_asked(heading: str) -> bool:
-    return field_of(heading) not in _RESULTS and bool(heading.strip("# "))
+def _asked(headings: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(heading for heading in headings if field_of(heading) not in _RESULTS and heading.strip("# "))
 
 
 @lru_cache(maxsize=16384)
@@ -112,7 +124,8 @@ def _pairs(rows: list[Row]) -> Iterator[tuple[Row, Row]]:
     groups: dict[tuple, list[Row]] = {}
     for row in rows:
         if row.record.sec_per_it or row.record.tflops:
-            groups.setdefault((row.world, *(_setting(row, name) for name in ("tp", "pp", "mbs", "gbs"))), []).append(row)
+            own = tuple(_setting(row, name) for name in _OF_ONE_LAYOUT) if row.fixed else _LAYOUT(row.record)
+            groups.setdefault((row.world, own), []).append(row)
     for group in groups.values():
         for i, a in enumerate(group[:_MOST_TWINS]):
             for b in group[i + 1 : _MOST_TWINS]:
@@ -123,11 +136,10 @@ def _pairs(rows: list[Row]) -> Iterator[tuple[Row, Row]]:
 # exchanged cells
 
 
-def _crossed(a: Row, b: Row) -> bool:
-    """Whether each row's time is the other's TFLOPs, exactly or within what two runs differ by."""
-    if not (complete(a) and complete(b)):
+def _crossed(s1: float, t1: float, s2: float, t2: float) -> bool:
+    """Whether each of two rows has the other's TFLOPs as its time, exactly or within what two runs differ by."""
+    if not 0.9 * t2 <= s1 <= 1.1 * t2:
         return False
-    (s1, t1), (s2, t2) = _figures(a), _figures(b)
     if (s1, t1) == (t2, s2) and s1 != t1:
         return True
     if min(s1, t1, s2, t2) <= 0:  # of a time whose unit is not understood
@@ -165,7 +177,7 @@ def _oddness(row: Row) -> float:
 
 def _neighbour_tflops(row: Row) -> float | None:
     """TFLOPs of the rows nearest in configuration: those that differ in micro-batch alone, else the rest of the table."""
-    others = [mate for mate in row.around if mate is not row and complete(mate)]
+    others = [mate for mate in row.around if mate is not row and mate.complete]
     near = [mate for mate in others if same_configuration(row, mate, but=("mbs", "gbs"))]
     values = [mate.record.tflops for mate in near or others if mate.record.tflops]
     return statistics.median(values) if values else None
@@ -180,25 +192,32 @@ def _out_of_order(row: Row, nearby: Nearby) -> list[Finding]:
         return []
     far = abs(math.log(tflops / middle)) - abs(math.log(sec / middle))
     low, high = nearby.ends(row)
-    if far <= 0 or not 0.8 * low < sec < 1.25 * high:
+    if far <= 0 or not _UNDER * low < sec < _OVER * high:
         return []
-    found = _swapped_alone(row, far)
+    found = _swapped_alone(row, far, nearby)
     nearby.changed(row)
     return found
 
 
-def _swapped_alone(row: Row, far: float) -> list[Finding]:
+_ALIKE = ("mbs", "gbs", "zero_stage", "heads")
+
+
+def _swapped_alone(row: Row, far: float, nearby: Nearby) -> list[Finding]:
     """`far`: how much closer to the middle of its table the row would stand with the two cells exchanged."""
-    others = [mate for mate in row.around if mate is not row and _trusted(mate) and mate.devices == row.devices]
+    devices = row.devices
+    others = [(mate, rate) for mate, rate in nearby.others(row) if mate.devices == devices]
     if len(others) < 3:
         return []
-    (sec, tflops), column = _figures(row), [mate.get("tflops") or 1.0 for mate in others]
+    (sec, tflops), column = _figures(row), [rate for _, rate in others]
     low, high = min(column), max(column)
-    alike = ("mbs", "gbs", "zero_stage", "heads")
-    slower = all((time > rate) == (sec <= tflops) for time, rate in map(_figures, others))
+    slower = all((time > rate) == (sec <= tflops) for time, rate in (_figures(mate) for mate, _ in others))
     near: list[float] = []
-    if slower or any(abs(math.log(sec / t)) < 0.2 for t in column):
-        near = [mate.get("tflops") or 1.0 for mate in others if same_configuration(row, mate, but=alike)]
+    # Without a word on the order, only rows that are like the time and unlike the TFLOPs would tell.
+    if slower or abs(math.log(sec / tflops)) > 0.19 and any(abs(math.log(sec / t)) < 0.2 for t in column):
+        # Most are of another model, which is told at a glance.
+        hidden = row.hidden
+        near = [rate for mate, rate in others if (mate.hidden == hidden or not mate.hidden or not hidden)
+                and same_configuration(row, mate, but=_ALIKE)]  # fmt: skip
     if near and max(abs(math.log(sec / t)) for t in near) < 0.2 and min(abs(math.log(tflops / t)) for t in near) > 0.4:
         why = f"rows that differ in the micro-batch alone reach {min(near):g} to {max(near):g} TFLOPs"
         return [_swap(row, why, certain=True)]
@@ -225,8 +244,8 @@ def _within(value: float, near: list[float]) -> bool:
 def _trusted(row: Row) -> bool:
     """Whether the row's own TFLOPs may be held against another's."""
     if row not in row.sheet.trusted:
-        row.sheet.trusted[row] = complete(row) and row.reading is not None and row.reading.fits(row)
-    return row.sheet.trusted[row] or "tflops" in row.fixed and complete(row)
+        row.sheet.trusted[row] = row.complete and row.reading is not None and row.reading.fits(row)
+    return row.sheet.trusted[row] or "tflops" in row.fixed and row.complete
 
 
 def _swap(row: Row, why: str, *, certain: bool) -> Finding:
@@ -365,7 +384,7 @@ def _repeats(rows: list[Row]) -> list[Finding]:
     for row in rows:
         record = row.record
         figures = record.sec_per_it, record.tflops, record.tokens_per_s, record.tokens_per_s_per_process, record.mfu
-        if sum(figure is not None for figure in (*figures, record.mem_value)) < 2:
+        if figures.count(None) + (record.mem_value is None) > len(figures) - 1:
             continue
         key = (figures, record.dp, record.tp, record.pp, record.mbs)
         same = (other for other in seen.get(key, ())
@@ -397,7 +416,8 @@ def _duplicates(rows: list[Row], pairs: list[tuple[Row, Row]]) -> list[Finding]:
     for row in rows:
         of_another = row.settled and {"machine", "size_label", "gpus", "nodes", "gbs", "mbs", "seq"} & set(row.reasons)
         if (row.record.sec_per_it or row.record.tflops) and not of_another:
-            groups.setdefault((row.key, printed_configuration(row)), []).append(row)
+            headings, cells = printed_configuration(row)
+            groups.setdefault((row.key, headings, *cells), []).append(row)
     for group in groups.values():
         for row in group:
             other = next((other for other in group[:_MOST_TWINS] if other is not row and _differs(row, other)), None)

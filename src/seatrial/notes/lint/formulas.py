@@ -93,9 +93,8 @@ class Reading:
             return None
         record, tp, pp = row.record, 1, 1
         if formula in OF_TP:
-            tp = int(other.get("tp") or row.get("tp") or 1)
-        if formula in OF_PP:
-            pp = int(other.get("pp") or row.get("pp") or 1)
+            tp = int(other and other.get("tp") or row.get("tp") or 1)
+            pp = int(other and other.get("pp") or row.get("pp") or 1) if formula in OF_PP else 1
         shape = ("", None, None, None) if self.plain else (record.family, record.heads, record.kv_heads, record.ffn)
         return _per_sample(formula, self.recompute, layers, int(hidden), int(seq), int(vocab or 1), tp, pp, *shape)
 
@@ -112,8 +111,11 @@ class Reading:
 
     def _work(self, row: Row, other: dict[str, float]) -> float | None:
         """TFLOPs times printed time."""
-        world = other.get("world") or row.world
-        return self.work(row, self._per_sample(row, other), world, other.get("gbs"))
+        if other or self is not row.reading:
+            return self.work(row, self._per_sample(row, other), other.get("world") or row.world, other.get("gbs"))
+        if "work" not in row.terms:
+            row.terms["work"] = self.work(row, self._per_sample(row, other), row.world)
+        return row.terms["work"]
 
     def work(self, row: Row, each: float | None, world: float | None, gbs: float | None = None) -> float | None:
         """The same from the FLOPs of a sequence and the processes."""
@@ -141,15 +143,17 @@ class Reading:
         return self._agrees(row, self._range(row, self._work(row, other), False), shown, truncated=False)
 
     def may_fit(self, row: Row, open_: Open, **other: float) -> bool:
-        """Whether it is worth asking if it fits: `open_` is what the row leaves open, and most readings miss it by far. With
-        `scale`, in a unit of so many times the seconds."""
-        each = self._per_sample(row, other)
+        """Whether it is worth asking if it fits: `open_` is what the row leaves open, and most readings miss it by far."""
+        return bool(self.units_left(row, open_, {1.0: ""}, **other))
+
+    def units_left(self, row: Row, open_: Open, units: dict[float, str], **other: float) -> list[tuple[float, str]]:
+        """The same of times in other units, so many times the seconds."""
+        low, high = open_[self.per == "node"]
+        each = self._per_sample(row, other) if low <= high else None
         if each is None:
-            return False
-        node = self.per == "node"
-        low, high = open_[node]
-        each *= ((row.procs or 1) if node else 1) / (self.scale * other.get("scale", 1.0))
-        return low <= each <= high
+            return []
+        each *= ((row.procs or 1) if self.per == "node" else 1) / self.scale
+        return [(scale, unit) for scale, unit in units.items() if low <= each / scale <= high]
 
     def fits_truncated(self, row: Row, **other: float) -> bool:
         """Whether cutting digits off the time, off the TFLOPs, or off both in place of rounding would explain the row."""
@@ -373,12 +377,6 @@ def left_open(row: Row) -> Open:
     return process, node
 
 
-def complete(row: Row) -> bool:
-    """Whether time and TFLOPs of the row can be compared at all."""
-    sec, tflops = row.record.sec_per_it, row.record.tflops
-    return bool(sec and tflops and sec > 0 and tflops > 0 and row.record.gbs and (row.counted or row.product))
-
-
 def row_fits(row: Row, reading: Reading) -> bool:
     """With the processes of either column, as one process or as a node: which of them is right is another rule's question."""
     return _fits_one(row, reading, _ranges(row))
@@ -425,7 +423,7 @@ def _new_ranges(row: Row) -> list[tuple[float, float]]:
 def establish(sheet: Sheet) -> list[Finding]:
     borrow_hidden(sheet)
     for rows in sheet.files.values():
-        _establish_file([row for row in rows if complete(row)])
+        _establish_file([row for row in rows if row.complete])
     return [finding for rows in sheet.files.values() for finding in _report_solved(rows)]
 
 

@@ -18,7 +18,6 @@ from itertools import pairwise
 from seatrial.errors import BadInput
 from seatrial.notes.lint import counts, relations
 from seatrial.notes.lint.digits import slip
-from seatrial.notes.lint.formulas import complete
 from seatrial.notes.lint.model_size import fits_label, sizes
 from seatrial.notes.lint.sheet import MEASURED, Finding, Row, Sheet, mode, round_number
 from seatrial.record import Record
@@ -139,8 +138,9 @@ def count_processes(sheet: Sheet) -> None:
             else:
                 ratio = ratios[row.key]
                 row.procs = (ratio if len(row.mates) >= 3 else None) or shared or stated or 1
-            record, stated = row.record, row.shows("procs_per_node")
-            if record.tflops_per == "node" and stated and record.tflops and row.procs and "tflops" not in record.inferred:
+            record = row.record
+            if (record.tflops_per == "node" and record.tflops and row.procs and "tflops" not in record.inferred
+                    and row.shows("procs_per_node")):  # fmt: skip
                 # Of nodes that have different numbers of processes only those of one process can be compared.
                 row.record = replace(record, tflops=record.tflops / row.procs, tflops_per="process")
 
@@ -278,10 +278,14 @@ def _changes(row: Row, product: int, counted: int, nodes: str) -> list[Change]:
     shared = 1 if nodes == "gpus" else row.procs or 1
     if product % shared == 0 and (nodes == "nodes" or row.shows("gpus")):
         options.append((nodes, product // shared))
-    return [change for name, value in options if (change := _scored(row, name, value, product, counted)) is not None]
+    mates = [mate for mate in row.around if mate is not row and mate.product == mate.counted]
+    if len(mates) < 2:
+        mates = [mate for mate in row.elsewhere if mate is not row and mate.product == mate.counted]
+    return [change for name, value in options if (change := _scored(row, name, value, product, counted, mates)) is not None]
 
 
-def _scored(row: Row, name: str, value: int, product: int, counted: int) -> Change | None:
+def _scored(row: Row, name: str, value: int, product: int, counted: int, mates: list[Row]) -> Change | None:
+    """`mates`: rows whose own counts agree."""
     record = row.record
     trial = {n: value if n == name else getattr(record, n) for n in ("dp", "tp", "pp")}
     if name == "cp":
@@ -295,9 +299,6 @@ def _scored(row: Row, name: str, value: int, product: int, counted: int) -> Chan
         score += UNEVEN
     agrees = _tflops_agree(row, name, value, product if name in ("nodes", "gpus") else counted)
     score += TFLOPS_AGREE[agrees]
-    mates = [mate for mate in row.around if mate is not row and mate.product == mate.counted]
-    if len(mates) < 2:
-        mates = [mate for mate in row.elsewhere if mate is not row and mate.product == mate.counted]
     printed, *column = [
         r.counted if name == "gpus" else r.beside("cp") if name == "cp" else getattr(r.record, name) for r in (row, *mates)
     ]
@@ -336,7 +337,7 @@ def _same_layout(other: Row, trial: dict[str, int], row: Row, name: str, value: 
 
 
 def _tflops_agree(row: Row, name: str, value: int, world: int) -> bool | None:
-    if row.reading is None or not complete(row):
+    if row.reading is None or not row.complete:
         right = relations.holds(row, gpus=world)
         wrong = relations.holds(row, gpus=(row.product if world == row.counted else row.counted) or world)
         return None if right == wrong else right
@@ -401,21 +402,27 @@ def typed(row: Row) -> list[Finding]:
     found = []
     for name in ("gbs", "seq", "gpus", "nodes", "dp"):
         cell, open_ = row.cell(name), row.settled and not row.fixed
+        if not cell.isdecimal() or not 1 < len(cell) < 10 or round_number(int(cell)) or name in row.fixed or open_:
+            continue
         if name != "seq" and row.product and row.product == row.world and row.record.nodes and row.record.gpus:
             continue  # all that it counts agrees
-        if name in row.fixed or open_ or not cell.isdecimal() or not 1 < len(cell) < 10 or round_number(int(cell)):
+        exchanged = _powers({int(cell[:i] + cell[i + 1] + cell[i] + cell[i + 2 :]) for i in range(len(cell) - 1)})
+        shorter = _powers({int(cell[:i] + cell[i + 1 :]) for i in range(len(cell))})
+        if not exchanged and not shorter:
             continue
         others = [getattr(mate.record, name) for mate in row.around if mate is not row]
-        exchanged = {int(cell[:i] + cell[i + 1] + cell[i] + cell[i + 2 :]) for i in range(len(cell) - 1)}
-        shorter = {int(cell[:i] + cell[i + 1 :]) for i in range(len(cell))} & {*others}
-        ways = {n: "two digits exchanged" for n in exchanged if n & (n - 1) == 0 and n > 8} or {
-            n: "a digit too many" for n in shorter if n & (n - 1) == 0 and n > 8}  # fmt: skip
+        ways = dict.fromkeys(exchanged, "two digits exchanged") or dict.fromkeys(shorter & {*others}, "a digit too many")
         meant = list(ways)
         if len(meant) == 1 and others and all(other and round_number(other) for other in others):
             message = f"{row.column(name)} {cell} -> {meant[0]} ({ways[meant[0]]}): the other rows have round numbers"
             row.propose(name, meant[0], "batch-divisible")
             found.append(row.find("batch-divisible", "error", message, name=name, proposed=str(meant[0])))
     return found
+
+
+def _powers(numbers: set[int]) -> set[int]:
+    """Those that are powers of two, and not small ones."""
+    return {n for n in numbers if n & (n - 1) == 0 and n > 8}
 
 
 def _around(value: int, step: int) -> str:
@@ -518,7 +525,7 @@ def _ran(row: Row) -> bool:
 
 
 def heads(row: Row) -> list[Finding]:
-    count, tp = row.record.heads, row.whole("tp")
+    count, tp = row.record.heads, row.whole("tp") if row.record.heads else None
     if not count or not tp or count % tp == 0:
         return []
     swap = _exchange(row)
@@ -542,7 +549,10 @@ def hidden(row: Row) -> list[Finding]:
 
 def experts(row: Row) -> list[Finding]:
     """The experts of a layer are spread over the devices of one stage: their number of groups divides those, and them."""
-    ep, world, pp = row.beside("ep"), row.world, row.whole("pp") or 1
+    ep = row.beside("ep")
+    if ep is None and row.record.experts is None:
+        return []
+    world, pp = row.world, row.whole("pp") or 1
     there, chosen = row.whole("experts"), row.whole("top_k")
     if there and chosen and chosen > there:
         return [row.find("experts-divisible", "error", f"top {chosen} of {there} experts", name="top_k")]

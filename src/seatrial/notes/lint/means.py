@@ -57,7 +57,9 @@ class Misses:
         if abs(off) <= digits + WINDOW:
             miss = max(0.0, abs(off) - digits)
             total, rows, loose = total - miss, rows - 1, loose - (miss > NOTICED)
-            most = tuple(one for at, one in enumerate(most) if at != (most.index(miss) if miss in most else -1))
+            if miss in most and loose:
+                at = most.index(miss)
+                most = most[:at] + most[at + 1 :]
         if rows < 1 or not loose:
             return 0.0
         return max(TIMES * total / rows, *((LITTLE, TWICE * most[1]) if loose > max(1.0, LOOSE * rows) else (0.0,)))

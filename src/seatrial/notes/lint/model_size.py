@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from seatrial import arith
 from seatrial.errors import BadInput
-from seatrial.notes.lint.formulas import ALIKE, COMMON_VOCABULARIES, LABELS, candidates, complete, row_fits, slack
+from seatrial.notes.lint.formulas import ALIKE, COMMON_VOCABULARIES, LABELS, candidates, row_fits, slack
 from seatrial.notes.lint.labels import label_parameters
 from seatrial.notes.lint.sheet import Finding, Level, Row, Sheet
 from seatrial.spec import Model, is_gated
@@ -152,7 +152,7 @@ class Pairs:
         strict = _known(row)
         if not label or None in shape or self.often(row) != 1 or row.guessed or row.mixture or fits_label(row, strict=strict):
             return None
-        agrees = row.reading is not None and complete(row) and row.reading.fits(row)
+        agrees = row.reading is not None and row.complete and row.reading.fits(row)
         for (layers, hidden), often in self.shapes[label].most_common():
             name, value = ("layers", layers) if hidden == record.hidden else ("hidden", hidden)
             one_cell = (layers == record.layers) != (hidden == record.hidden) and row.states(name)
@@ -218,7 +218,7 @@ def _mismatch(row: Row, often: int) -> Finding | None:
     # Where all other labels are those of their shapes, one that is far from any way to count is a slip.
     others = [mate for mate in row.around if mate is not row and mate.record.layers and mate.record.size_label]
     far = not fits_label(row) and len(others) >= ENOUGH_ROWS and row.states("size_label") and row.states("layers")
-    far = far and (agrees or row.reading is None or not complete(row))  # else the figures are what is said to be wrong
+    far = far and (agrees or row.reading is None or not row.complete)  # else the figures are what is said to be wrong
     certain = certain or far and all(fits_label(mate) for mate in others) and not (agrees and often > 1)
     level: Level = "error" if certain else "warning" if doubtful and off < _ANOTHER_KIND and row.record.layers else "info"
     unit = row.record.size_label.strip()[-1:].upper()
@@ -257,11 +257,12 @@ def _two_labels(rows: list[Row]) -> list[Finding]:
             shapes.setdefault((row.layers, row.hidden), []).append(row)
     found = []
     for (layers, hidden), group in shapes.items():
-        labels = Counter(row.record.size_label for row in group)
+        labels = {row.record.size_label: row for row in reversed(group)}
         if len(labels) < 2:
             continue
         for row in group:
-            other = next((mate for mate in group if _apart(row.record.size_label, mate.record.size_label)), None)
+            apart = [mate for label, mate in labels.items() if _apart(row.record.size_label, label)]
+            other = min(apart, key=lambda mate: mate.index, default=None)
             counted = sizes(row)
             if other is None or counted is None or fits_label(row) and fits_label(other) and not _agree(row, other):
                 continue  # 7B and 8B of 32 layers x 4096 differ in what nobody describes
@@ -275,7 +276,7 @@ def _two_labels(rows: list[Row]) -> list[Finding]:
 
 def _agree(*rows: Row) -> bool:
     """Whether the TFLOPs of all are those of their shape."""
-    shaped = [row for row in rows if row.reading is not None and row.reading.formula not in ("label", ALIKE) and complete(row)]
+    shaped = [row for row in rows if row.reading is not None and row.reading.formula not in ("label", ALIKE) and row.complete]
     return len(shaped) == len(rows) and all(row.reading.fits(row) for row in shaped if row.reading)
 
 
@@ -355,7 +356,7 @@ def _mended(mates: list[Row], name: str) -> Mend | None:
         return None
     if any(getattr(row.record, name) != getattr(rows[0].record, name) for row in rows):
         return None
-    timed = [row for row in rows if complete(row) and not row.planned][:60]
+    timed = [row for row in rows if row.complete and not row.planned][:60]
     size = label_parameters(rows[0].record.size_label)
     if len(timed) < ENOUGH_ROWS or size is None:
         return None
@@ -390,7 +391,8 @@ def _rounds_to(row: Row, name: str, value: int, size: tuple[float, float]) -> bo
 
 def _agreeing(rows: list[Row], name: str, value: int) -> int:
     _put_side(rows, name, value)
-    return max((sum(row_fits(row, reading) for row in rows) for reading in candidates(rows, ("sc21", "hardware")).readings), default=0)
+    readings = candidates(rows, ("sc21", "hardware")).readings
+    return max((sum(row_fits(row, reading) for row in rows) for reading in readings), default=0)
 
 
 def _put_side(rows: list[Row], name: str, value: int) -> None:
@@ -441,7 +443,7 @@ def fill_shapes(sheet: Sheet) -> None:
 
 
 def _fill_label(sheet: Sheet, label: str, group: list[Row]) -> None:
-    timed = [row for row in group if complete(row)][:60]
+    timed = [row for row in group if row.complete][:60]
     if not timed:
         return
     before = [(row.layers, row.hidden) for row in group]

@@ -4,6 +4,7 @@ TFLOPs stay below the peak."""
 from __future__ import annotations
 
 import math
+import operator
 import re
 import statistics
 from itertools import pairwise
@@ -29,10 +30,12 @@ def check(sheet: Sheet) -> list[Finding]:
 def _series(rows: list[Row], name: str) -> list[list[Row]]:
     """Rows that differ in one field alone (and, for the micro-batch, in the global batch with it), in its order."""
     but = (name, "gbs") if name == "mbs" else (name,)
+    names = [n for n in ("dp", "tp", "pp", "mbs") if n not in but]
+    layout = operator.attrgetter(*names)
     alike: dict[tuple, list[list[Row]]] = {}
     for row in rows:
-        key = (row.record.size_label, row.world, *map(row.beside, ("cp", "ep", "shard", "replicate")),
-               *(row.get(n) for n in ("dp", "tp", "pp", "mbs") if n not in but))  # fmt: skip
+        own = tuple(map(row.get, names)) if row.fixed else layout(row.record)
+        key = row.record.size_label, row.world, row.all_beside, own
         series = alike.setdefault(key, [])
         home = next((group for group in series if same_configuration(row, group[0], but=but)
                      and row.described == group[0].described), None)  # fmt: skip
@@ -86,7 +89,7 @@ def _memory_falls(mates: list[Row]) -> list[Finding]:
     # Of a row whose sizes do not multiply, nobody knows which layout its memory is of.
     rows = [row for row in mates if row.record.mem_gib and row.record.mbs and "mem_value" not in row.reasons
             and (None in (row.product, row.counted) or row.product == row.counted)][:2000]
-    for group in _series(rows, "mbs"):
+    for group in _series(rows, "mbs") if len({row.record.mbs for row in rows}) > 1 else ():
         found += (off := _off_the_line(group))
         group = [row for row in group if "mem_value" not in row.reasons] if off else group
         for small, large in pairwise(group):
@@ -120,6 +123,8 @@ def _memory_falls(mates: list[Row]) -> list[Finding]:
 
 def _off_the_line(group: list[Row]) -> list[Finding]:
     """One row whose memory is not on the line over the micro-batch that all others lie on."""
+    if len(group) < 4:
+        return []
     points = [(float(row.record.mbs or 0), row.record.mem_gib or 0.0) for row in group]
     fits = [_line(points[:at] + points[at + 1 :]) for at in range(len(group))]
     good = [at for at, fit in enumerate(fits) if fit is not None and fit[2] < _ON_LINE]
@@ -199,7 +204,7 @@ def _capacity(row: Row) -> list[Finding]:
     if row.devices and row.device is not None and text.device is None:
         # Several devices: what the row names counts, and a size beside that name, if there is one.
         whole = row.device.memory_gib, f"{row.device.name} has {row.device.memory_gib:g} GiB"
-    if (own := _SIZED.search(row.record.machine)) is not None:
+    if row.record.machine and (own := _SIZED.search(row.record.machine)) is not None:
         whole = float(own[1]), f'"{row.record.machine}"'
     # A device of 80 GB has 80 GiB, which are 85.9 GB where somebody counts in thousands.
     most = whole[0] * (1.01 if row.record.mem_unit in ("GiB", "MiB") else 1.075) if whole is not None else 0.0
@@ -255,7 +260,7 @@ def _peak(row: Row) -> list[Finding]:
 
 def _share(row: Row) -> list[Finding]:
     """More than the whole peak; twice as much may be of 8 bits and the peak of 16."""
-    for name in ("mfu", "hfu"):
+    for name in ("mfu", "hfu") if row.record.mfu or row.record.hfu or row.fixed else ():
         share = row.get(name) or 0.0
         if share > 1.0 and name not in row.reasons and name not in row.record.inferred:
             others = [mate.get(name) or 0.0 for mate in row.around if mate is not row and 0 < (mate.get(name) or 0.0) <= 1]
@@ -373,7 +378,7 @@ def _of_half_the_batch(group: list[Row], worst: Row, rates: dict[Row, float]) ->
 def _scaling(mates: list[Row]) -> list[Finding]:
     found = []
     rows = [row for row in mates if row.get("sec_per_it") and _slots(row)][:2000]
-    for group in _series(rows, "gbs"):
+    for group in _series(rows, "gbs") if len({row.get("gbs") for row in rows}) > 1 else ():
         rates = {row: (row.get("sec_per_it") or 0.0) / (_slots(row) or 1.0) for row in group}
         if len({row.get("gbs") for row in group}) < 2 or max(rates.values()) / min(rates.values()) < 1 + _OFF_SCALE:
             continue

@@ -155,10 +155,9 @@ class Hints:
         """The record with what sentences near it say of fields that it leaves open, marked as inferred."""
         if record.table is None or not self.lines:
             return record
-        hints = {name: value for name, value in self._of(record).items() if name != "experts"}
         # What the importer inferred comes from farther away than a sentence of the row's own section.
-        open_ = {name for name in hints if getattr(record, name) in (None, "") or name in record.inferred}
-        new = {name: value for name, value in hints.items() if name in open_}
+        new = {name: value for name, value in self._of(record).items()
+               if name != "experts" and (getattr(record, name) in (None, "") or name in record.inferred)}  # fmt: skip
         if record.gpus or record.nodes or record.dp:
             new.pop("gpus", None)
         if "kv_heads" in new and record.heads is None and "heads" not in new:
@@ -166,7 +165,9 @@ class Hints:
         if not new:
             return record
         values = dict(zip(_FIELDS, _VALUES(record)))  # a third of what `replace` takes, and every row has one
-        return Record(**{**values, **new, "inferred": tuple(sorted({*record.inferred, *new}))})
+        values |= new
+        values["inferred"] = tuple(sorted({*record.inferred, *new}))
+        return Record(**values)
 
     def _of(self, record: Record) -> dict[str, object]:
         # All rows of a table stand under the same text.
@@ -260,10 +261,18 @@ class Hints:
 def _read_loosely(text: str) -> dict[str, object]:
     """The same of what a line hardly says surely."""
     plain = len(text) <= 2000 and any(map(str.isdigit, text)) and not _LONG.search(text)
-    found = _values_of(text, _LOOSE) if plain and _has_cue(text := in_english(text)) else {}
+    english = _in_english(text)[0] if plain else ""
+    found = _values_of(english, _LOOSE) if english else {}
     if not _in_use(found.get("seq")):
         found.pop("seq", None)
     return found
+
+
+@lru_cache(maxsize=64)
+def _in_english(text: str) -> tuple[str, bool]:
+    """A line that may say something, and whether it was translated; asked for what it says surely, and for what hardly."""
+    english = in_english(text)
+    return (english, english is not text) if _has_cue(english) else ("", False)
 
 
 def _has_cue(text: str) -> bool:
@@ -290,10 +299,10 @@ def read_sentence(text: str) -> dict[str, object]:
         and " | " in text
     ):
         return {}
-    said, text = text, in_english(text)
-    if not _has_cue(text):
+    text, translated = _in_english(text)
+    if not text:
         return {}
-    if text is not said:
+    if translated:
         text = _THOUSANDS.sub(r"\1\2", text)  # 65 536, as English does not write it
     text, apart = _without_exceptions(text)
     letters = text.casefold()
@@ -353,7 +362,7 @@ def _values_of(text: str, wanted: dict[str, list[re.Pattern[str]]]) -> dict[str,
     letters = text.casefold()
     devices = _OF_DEVICES.search(letters)
     for name, patterns in wanted.items():
-        if not (any(cue in letters for cue in _CUES[name]) if name in _CUES else devices):
+        if not (any([cue in letters for cue in _CUES[name]]) if name in _CUES else devices):
             continue
         for pattern in patterns:
             values = set()
@@ -446,7 +455,9 @@ class Prose:
     @cached_property
     def uneven(self) -> bool:
         """Whether the text speaks of an engine whose stages may have different numbers of layers."""
-        return any(_UNEVEN.search(line) for line in self.lines)
+        letters = "\n".join(self.lines).casefold()
+        spoken = any(word in letters for word in ("uneven", "pipeline", "account-for", "num-layers-in", "torchtitan"))
+        return spoken and any(_UNEVEN.search(line) for line in self.lines)
 
     @cached_property
     def device_sizes(self) -> list[tuple[int, float, str]]:

@@ -44,7 +44,12 @@ class Relation:
     @functools.cached_property
     def needs(self) -> tuple[str, ...]:
         """What a row cannot do without, whatever else it leaves unsaid."""
-        return tuple(name for name, _ in self.terms if name in MEASURES or name == "ga")
+        return tuple(name for name, _ in self.terms if name in MEASURES)
+
+    @functools.cached_property
+    def of_steps(self) -> bool:
+        """Whether the steps of accumulation are part of it."""
+        return any(name == "ga" for name, _ in self.terms)
 
 
 _STEP = (("sec_per_it", 1), ("gbs", -1))
@@ -179,6 +184,14 @@ def of_devices(row: Row, other: dict[str, object]) -> object:
 
 def _flops(row: Row, other: dict[str, object]) -> float | None:
     """FLOPs of one sequence by the reading of the table, which need the row's shape."""
+    if other:
+        return _new_flops(row, other)
+    if "each" not in row.terms:
+        row.terms["each"] = _new_flops(row, other)
+    return row.terms["each"]
+
+
+def _new_flops(row: Row, other: dict[str, object]) -> float | None:
     if "size_label" in other:
         like = like_row(row, "size_label", other["size_label"])
         return None if like is None or like.reading is None else like.reading.per_sample(like)
@@ -402,11 +415,13 @@ def relations_of(row: Row) -> tuple[Relation, ...]:
     key, sheet = row.key, row.sheet
     if key not in sheet.asked:
         mates = sheet.tables[key]
-        there = {name for name in {relation.terms[0][0] for relation in RELATIONS} if name == "world" or any(
-            _has(mate, name) for mate in mates)}  # fmt: skip
+        there = {name for name in _FIRST if name == "world" or any(_has(mate, name) for mate in mates)} | sheet.filled(key)
         told = tuple(r for r in RELATIONS if r.terms[0][0] in there and not _said_better(r, mates))
         sheet.asked[key] = (*told, *sheet.found.get(key, ()))
     return sheet.asked[key]
+
+
+_FIRST = {relation.terms[0][0] for relation in RELATIONS} - {*MEASURES}
 
 
 def _has(row: Row, name: str) -> bool:
@@ -444,8 +459,9 @@ def learn(sheet: Sheet) -> list[Finding]:
     for place, rows in sheet.tables.items():
         here: dict[tuple[object, ...], list[tuple[float, float]]] = {}
         some = [row for row in rows[:_MOST_ROWS] if row.tabular and not row.planned]
-        there = {name for name in (*MEASURES, "ga") if any(_has(row, name) for row in some)}
-        measured_here = [relation for relation in relations_of(rows[0]) if there.issuperset(relation.needs)]
+        there = sheet.filled(place)
+        measured_here = [relation for relation in relations_of(rows[0]) if there.issuperset(relation.needs)
+                         and not (relation.of_steps and all(row.beside("ga") is None for row in some))]  # fmt: skip
         for row in some:
             for relation in measured_here:
                 if (off := residue(row, relation)) is None:
@@ -493,11 +509,11 @@ def _rule(offs: tuple[tuple[float, float], ...], known: tuple[float, ...], most:
     """A known figure that two rows keep to, unless more rows agree on another one; else what most rows agree on."""
     where = sorted(off for off, _ in offs)
     if len(offs) <= _FEW:
-        # Rows with fine digits say more than those that agree with nearly anything.
-        weighed = [(off, may + EXACTLY, -math.log(min(0.9, may + EXACTLY))) for off, may in offs]
-        alike = where[-1] - where[0] <= min(may for _, may, _ in weighed)  # as they nearly always are
-        middle = where[0] if alike else max(
-            where, key=lambda at: sum(weight for off, may, weight in weighed if abs(off - at) <= may))  # fmt: skip
+        middle = where[0]
+        if where[-1] - middle > min(may for _, may in offs) + EXACTLY:  # they nearly always are alike
+            # Rows with fine digits say more than those that agree with nearly anything.
+            weighed = [(off, may + EXACTLY, -math.log(min(0.9, may + EXACTLY))) for off, may in offs]
+            middle = max(where, key=lambda at: sum(weight for off, may, weight in weighed if abs(off - at) <= may))
     else:
         middle = max(where, key=lambda at: bisect.bisect_right(where, at + EXACTLY) - bisect.bisect_left(where, at - EXACTLY))
     open_ = statistics.median(may for _, may in offs)

@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from seatrial.columns import LAYOUT
 from seatrial.notes.lint import counts, derived, digits
 from seatrial.notes.lint.digits import Printed
-from seatrial.notes.lint.formulas import complete
 from seatrial.notes.lint.model_size import MODELS_DIFFER, fits_label, of_another_shape
 from seatrial.notes.lint.relations import (
     BELONGS,
@@ -145,9 +144,11 @@ def _stated_otherwise(mates: list[Row]) -> list[Finding]:
     told: dict[str, set[float]] = {}
     for relation in RELATIONS:
         rule = first.sheet.rules.get(("table", first.key, key_of(first, relation))) if relation.exact else None
+        if rule is None or rule.support < ENOUGH_ROWS or abs(rule.constant) < 0.1:
+            continue
         asked = [name for name, power in relation.terms if power == -1 and name in _FROM_TEXT
                  and first.stated_above(name) and not any(row.shows(name) for row in mates)]  # fmt: skip
-        if rule is None or rule.support < ENOUGH_ROWS or abs(rule.constant) < 0.1 or not asked:
+        if not asked:
             continue
         if UNSAID in key_of(first, relation) or any(term(first, name, {}) is None for name, _ in relation.terms):
             continue
@@ -282,7 +283,7 @@ def _all_said(row: Row, relation: Relation, rule: Rule) -> bool:
 
 def _concerns(row: Row, broken: list[tuple[Relation, Rule, float]], kept: list[tuple[Relation, Rule]]) -> bool:
     """Time and TFLOPs alone, with nothing else to tell which of them is wrong, are the question of `throughput`."""
-    throughput_can = complete(row) and row.reading is not None and row.reading.ratio(row) is not None
+    throughput_can = row.complete and row.reading is not None and row.reading.ratio(row) is not None
     names = {relation.name for relation, _, _ in broken}
     if names == {"the layout"}:
         return False

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import bisect
 import math
+import operator
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Literal
@@ -23,6 +24,7 @@ from seatrial.notes.lint import digits
 from seatrial.notes.lint.devices import device_named, is_preset
 from seatrial.notes.lint.digits import Printed
 from seatrial.notes.lint.labels import is_mixture
+from seatrial.notes.lint.once import once
 from seatrial.notes.lint.prose import Prose
 from seatrial.notes.read.rows import holds_memory
 from seatrial.notes.read.sound import MOST_MEASURED
@@ -110,6 +112,8 @@ def in_order(findings: list[Finding], files: list[str]) -> list[Finding]:
 _NEAR, _MOST = 150, 1000
 """Tables and files beyond this are logs of a program: a row is compared with this many others, so that time stays linear."""
 MEASURED = ("mem_value", "sec_per_it", "tflops", "aggr_pflops", "samples_per_s", "tokens_per_s")
+FIGURES = (*MEASURED, "tokens_per_s_per_process", "mfu", "hfu", "loss")
+_FIGURES = operator.attrgetter(*FIGURES)
 CONFIGURATION = (
     "nodes", "layers", "hidden", "heads", "kv_heads", "seq", *LAYOUT,
     *(name for name in AROUND if name not in ("nodes", "procs_per_node", "freq_ghz")),
@@ -167,6 +171,11 @@ def _plain_figure(cell: str) -> float | None:
 
 
 @lru_cache(maxsize=4096)
+def _refers(heading: str) -> bool:
+    return _REFERENCE.search(heading) is not None
+
+
+@lru_cache(maxsize=4096)
 def _devices(words: str) -> frozenset[str]:
     return frozenset(name.lower() for name in DEVICES.findall(words))
 
@@ -182,12 +191,23 @@ def kind_beside(heading: str) -> str:
     return BESIDE.get(normal(heading), "")
 
 
+@lru_cache(maxsize=4096)
+def _kinds_beside(headings: tuple[str, ...]) -> list[tuple[str, str]]:
+    return [(heading, kind) for heading in dict.fromkeys(headings) if (kind := kind_beside(heading))]
+
+
 def extras(row: Row) -> list[str]:
     """The headings of columns that no field takes, not even by a letter."""
-    taken = in_letters(tuple(row.record.printed))
-    return [heading for heading in row.record.printed if heading not in taken and is_extra(heading)]
+    return _extras(tuple(row.record.printed))
 
 
+@lru_cache(maxsize=4096)
+def _extras(headings: tuple[str, ...]) -> list[str]:
+    taken = in_letters(headings)
+    return [heading for heading in headings if heading not in taken and is_extra(heading)]
+
+
+@lru_cache(maxsize=4096)
 def is_extra(heading: str) -> bool:
     """Whether neither a field nor an axis of parallelism takes the column."""
     column = read_heading(heading)
@@ -204,6 +224,11 @@ def _fields_of(headings: tuple[str, ...]) -> dict[str, str]:
     """Field -> the first heading that stands for it."""
     letters = {name: heading for heading, name in in_letters(headings).items()}
     return letters | {name: heading for heading in reversed(headings) if (name := field_of(heading))}
+
+
+@lru_cache(maxsize=4096)
+def _parts_of(headings: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(part for heading in headings for part in read_heading(heading).parts)
 
 
 @lru_cache(maxsize=16384)
@@ -264,7 +289,7 @@ class Row:
     spans: list[tuple[float, float]] | None = None
     """What one sequence may cost by its figures, until a finding proposes another value: see `formulas`."""
 
-    @cached_property
+    @once
     def columns(self) -> dict[str, str]:
         """Field -> heading."""
         found = dict(_fields_of(tuple(self.record.printed)))
@@ -289,7 +314,12 @@ class Row:
         heading = self.columns.get(name)
         if heading is None:
             return self.record.printed.get(name[1:], "").strip() if name[:1] == EXTRA else ""
-        return self.record.printed.get(heading, "").strip()
+        return self.cells.get(heading, "")
+
+    @once
+    def cells(self) -> dict[str, str]:
+        """What is printed, without the gaps around it."""
+        return {heading: cell.strip() for heading, cell in self.record.printed.items()}
 
     def column(self, name: str) -> str:
         if name[:1] == EXTRA:
@@ -297,17 +327,22 @@ class Row:
         return self.columns.get(name) or PLAIN_NAMES.get(name, name.upper() if len(name) < 4 else name)
 
     def printed(self, name: str) -> Printed | None:
-        if name not in self._printed:
-            value = self.figure(name[1:]) if name[:1] == EXTRA else getattr(self.record, name)
-            plain = None
-            if value is not None:
-                plain = digits.read(cell, value) if (cell := self.cell(name)) else digits.from_value(value)
-            if plain is not None and name == "sec_per_it" and self.record.time_unit == "it/s":
-                plain = replace(plain, scale=1.0, inverse=True)
-            elif plain is not None and plain.scale != 1.0 and self.record.time_unit != "ms" and _in_thousands(plain.scale):
-                plain = replace(plain, scale=1.0)  # 7,042 with a decimal comma
-            self._printed[name] = plain if plain is None else self.sheet.steps(self.key, name).applied(plain)
-        return self._printed[name]
+        try:
+            return self._printed[name]
+        except KeyError:
+            figure = self._printed[name] = self._read(name)
+            return figure
+
+    def _read(self, name: str) -> Printed | None:
+        value = self.figure(name[1:]) if name[:1] == EXTRA else getattr(self.record, name)
+        if value is None:
+            return None
+        plain = digits.read(cell, value) if (cell := self.cell(name)) else digits.from_value(value)
+        if plain is not None and name == "sec_per_it" and self.record.time_unit == "it/s":
+            plain = replace(plain, scale=1.0, inverse=True)
+        elif plain is not None and plain.scale != 1.0 and self.record.time_unit != "ms" and _in_thousands(plain.scale):
+            plain = replace(plain, scale=1.0)  # 7,042 with a decimal comma
+        return plain if plain is None else self.sheet.steps(self.key, name).applied(plain)
 
     def get(self, name: str) -> float | None:
         """The value after what earlier rules proposed."""
@@ -323,12 +358,17 @@ class Row:
         """A count that a layout is not always told by: context or expert parallelism, gradient accumulation."""
         if self._beside is None:
             self._beside = {name: found for name in ("cp", "ep") if (found := getattr(self.record, name))}
-            for heading, cell in {**self.record.extra, **self.record.printed}.items():
-                kind = kind_beside(heading)
-                if kind and cell.strip().isdecimal() and len(cell.strip()) < 10 and int(cell) > 0:
+            extra, printed = self.record.extra, self.record.printed
+            for heading, kind in _kinds_beside((*extra, *printed)):
+                cell = printed[heading] if heading in printed else extra[heading]
+                if cell.strip().isdecimal() and len(cell.strip()) < 10 and int(cell) > 0:
                     self._beside[kind] = int(cell)
                     self.columns.setdefault(kind, heading)
         return self._beside.get(name)
+
+    @once
+    def all_beside(self) -> tuple[int | None, ...]:
+        return tuple(map(self.beside, ("cp", "ep", "shard", "replicate")))
 
     def shows(self, name: str) -> bool:
         """Whether the field stands in the row: in a cell of its own, or in one that holds several."""
@@ -336,9 +376,9 @@ class Row:
             return self.beside(name) is not None
         return bool(self.cell(name)) or name in self.in_parts
 
-    @cached_property
+    @once
     def in_parts(self) -> frozenset[str]:
-        return frozenset(part for heading in self.record.printed for part in read_heading(heading).parts)
+        return _parts_of(tuple(self.record.printed))
 
     def states(self, name: str) -> bool:
         """Whether the row itself prints the field, rather than the text around it."""
@@ -359,7 +399,13 @@ class Row:
         text = self.sheet.prose.get(self.record.source_file)
         return stated[1] if stated else text.hints.line_of(self.record, "layers") if text else None
 
-    @cached_property
+    @once
+    def complete(self) -> bool:
+        """Whether time and TFLOPs of the row can be compared at all; asked once all is known that the text says of it."""
+        sec, tflops = self.record.sec_per_it, self.record.tflops
+        return bool(sec and tflops and sec > 0 and tflops > 0 and self.record.gbs and (self.counted or self.product))
+
+    @once
     def product(self) -> int | None:
         """dp x tp x pp, and cp where there is one, as printed."""
         parts = (self.record.dp, self.record.tp, self.record.pp)
@@ -388,43 +434,43 @@ class Row:
             return round(self.fixed["nodes"] * (self.procs or 1))
         return self.counted
 
-    @cached_property
+    @once
     def planned(self) -> bool:
         """Whether a word in the row says that it is a plan or an estimate; a measured row weighs more."""
         cells = (self.record.state, *self.record.extra.values())
         return any(_is_plan(cell) for cell in cells if isinstance(cell, str))
 
-    @cached_property
+    @once
     def text(self) -> str:
         """All that is printed in the row."""
         return "\n".join(self.record.printed.values())
 
-    @cached_property
+    @once
     def worded(self) -> dict[str, str]:
         """The cells that have letters."""
         return {heading: cell for heading, cell in self.record.printed.items() if cell.lower() != cell.upper()}
 
-    @cached_property
+    @once
     def described(self) -> list[tuple[str, str]]:
         """Words of the row in columns that no field takes: what else was on."""
         return [(heading, cell) for heading, cell in self.record.extra.items()
                 if heading in self.record.printed and not _DIGIT.search(cell) or " " in cell.strip()]  # fmt: skip
 
-    @cached_property
+    @once
     def devices(self) -> frozenset[str]:
         """The kinds of device and number that the headings above the row and its own words name."""
-        own = (cell for heading, cell in self.record.extra.items() if not _REFERENCE.search(heading))
+        own = [cell for heading, cell in self.record.extra.items() if not _refers(heading)]
         words = " ".join((self.record.section, self.record.machine, self.record.size_label, *own))
         return _devices(words)
 
-    @cached_property
+    @once
     def device(self) -> Device | None:
         """What the row's own cells name, else the headings above it, else the file."""
         words = [cell for cell in self.worded.values() if _names_device(cell)]
         named, unknown = _device_of(" ".join((self.record.machine, *words)), self.record.section)
         return named or (None if unknown else self.sheet.text(self).device)
 
-    @cached_property
+    @once
     def peak(self) -> float | None:
         """The most TFLOPs of the row's device; of one that nobody has a preset for, what the text says."""
         said = self.sheet.text(self).peaks
@@ -433,7 +479,7 @@ class Row:
         own = self.device.peak_tflops.get("bf16") if self.device is not None else None
         return next((peak for peak in said if own and abs(peak / own - 1) < 0.02), max(said, default=None))
 
-    @property
+    @once
     def tabular(self) -> bool:
         """A row of a table or of a CSV file, not a line of a log."""
         return self.record.table is not None or self.record.iteration is None and bool(self.record.printed)
@@ -459,7 +505,7 @@ class Row:
         """The rows of the file that a row is compared with: all, unless it is a very long one."""
         return self.sheet.files[self.record.source_file][:_MOST]
 
-    @cached_property
+    @once
     def key(self) -> tuple[str, int | None]:
         return self.record.source_file, self.record.table
 
@@ -543,6 +589,7 @@ class Sheet:
     """(table, size) -> what a token costs, and a token for each token of the sequence, where no formula is known."""
     _steps: dict[tuple[tuple[str, int | None], str], digits.Steps] = field(default_factory=dict)
     _ordered: dict[tuple[tuple[str, int | None], str], list[float]] = field(default_factory=dict)
+    _filled: dict[tuple[str, int | None], frozenset[str]] = field(default_factory=dict)
     _unknown: dict[tuple[str, int | None], bool] = field(default_factory=dict)
     _counts: dict[tuple[tuple[str, int | None], str], Counter[object]] = field(default_factory=dict)
     _laid_out: dict[str, dict[tuple[int | None, ...], list[Row]]] = field(default_factory=dict)
@@ -600,6 +647,13 @@ class Sheet:
         if key not in self._counts:
             self._counts[key] = Counter(getattr(mate.record, name) for mate in row.mates)
         return self._counts[key][value] < 2 + len(row.mates) // (2 * _NEAR)
+
+    def filled(self, key: tuple[str, int | None]) -> frozenset[str]:
+        """What is measured in a row of the table at all: rules of anything else need not look at its rows."""
+        if key not in self._filled:
+            columns = zip(*(_FIGURES(row.record) for row in self.tables[key]))
+            self._filled[key] = frozenset(n for n, column in zip(FIGURES, columns) if column.count(None) < len(column))
+        return self._filled[key]
 
     def laid_out(self, file: str) -> dict[tuple[int | None, ...], list[Row]]:
         """DP, TP and PP as they are printed -> the rows of a file that have them."""
@@ -668,6 +722,10 @@ class Nearby:
         low, high = (self._ordered[i if i < at else i + 1] for i in ((count - 1) // 2, count // 2))
         return count, low if count % 2 else (low + high) / 2
 
+    def others(self, row: Row) -> Iterator[tuple[Row, float]]:
+        """The other rows that have one with theirs, after `middle` was asked for the same row."""
+        return ((self._mates[place], figure) for place, figure in self._held.items() if place != row.place)
+
     def ends(self, row: Row) -> tuple[float, float]:
         """The least and the most that another row has, after `middle` was asked for the same row."""
         own = self._held.get(row.place)
@@ -697,8 +755,8 @@ _SIZE = re.compile(r"\d+(?:\.\d+)? ?[MBT]")
 
 def _labelled(record: Record) -> Record:
     """A size in the first cell is the model's, whatever stands above it: `8B` under `Llama 3`."""
-    first = next(iter(record.printed.values()), "") if not record.size_label else ""
-    return replace(record, size_label=clean(first)) if _SIZE.fullmatch(clean(first)) else record
+    first = clean(next(iter(record.printed.values()), "")) if not record.size_label else ""
+    return replace(record, size_label=first) if _SIZE.fullmatch(first) else record
 
 
 def _grouped(rows: list[Row], key) -> dict:  # type: ignore[no-untyped-def]

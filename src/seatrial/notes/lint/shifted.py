@@ -33,8 +33,7 @@ def check(sheet: Sheet) -> list[Finding]:
     found = []
     for row in sheet.rows:
         if row.tabular and not row.settled and 3 < len(row.record.printed) <= MOST_CELLS:
-            cells = [cell.strip() for cell in row.record.printed.values()]
-            found += _moved_back(row, cells)
+            found += _moved_back(row, [*row.cells.values()])
     return found
 
 
@@ -44,7 +43,7 @@ def _moved_back(row: Row, cells: list[str]) -> list[Finding]:
     stand = list(map(_stands, columns, cells))
     foreign = [cell for cell, stands in zip(cells, stand) if not stands]
     wrong = len(foreign) + _lost(row, cells)
-    gap = not all([cells[at].strip("-–— ") for at in figures])
+    gap = not all([cells[at].strip(_NONE) for at in figures])
     if not wrong and not gap and len(broken) < 2 and not any(abs(off) > GROSS for _, _, off in broken):
         return []
     ranges = _ranges(row)
@@ -56,10 +55,8 @@ def _moved_back(row: Row, cells: list[str]) -> list[Finding]:
     best: tuple[tuple[int, int], int, list[str], Row] | None = None
     # What stands before the place where cells moved stays where it is.
     for at, moved in _shifts(cells, columns, stand.index(False) if foreign else len(cells), figures):
-        both = _exchanged(cells, moved)
-        if all(columns[one].field for one in both) and all(map(_stands, columns, moved)):
-            if not foreign and not all(cells[one].strip("-–— ") for one in both):
-                continue  # an empty cell is not exchanged
+        both = _exchanged(cells, moved) if all(map(_stands, columns, moved)) else None
+        if both is not None and all(columns[one].field and (foreign or cells[one].strip(_NONE)) for one in both):
             trial = _as_row(row, columns, moved)
             faults, holding = broken_and_kept(trial) if trial is not None else ([], [])
             enough = len(kept) + 2 - bool(wrong) - (unit and bool(both))
@@ -87,6 +84,8 @@ def _moved_back(row: Row, cells: list[str]) -> list[Finding]:
     return [row.find("cells-shifted", "error", message, name=name, proposed=there)]
 
 
+_NONE = "-–— "
+"""Letters of a cell that holds nothing."""
 GROSS, WIDE = math.log(8.0), 3.0
 """By which factor figures miss each other that are hardly of one run; how far a column reaches beyond its other rows."""
 
@@ -152,9 +151,11 @@ def _shifts(cells: list[str], columns: list[Column], last: int, figures: tuple[i
     """The row with a cell put in where one was lost, or with an empty one taken out, and from which column on, up to `last`;
     or with two neighbours, or two of the `figures`, in each other's place, or with one of several at their other end."""
     end = min(last + 1, len(cells) - 1)
+    # An empty cell is not exchanged, unless one is where it cannot stand.
+    open_ = [bool(column.field and (last < len(cells) or cell.strip(_NONE))) for column, cell in zip(columns, cells)]
     for one, other in _pairs(end, figures):
         here, there = cells[one], cells[other]
-        if here != there and _stands(columns[one], there) and _stands(columns[other], here):
+        if open_[one] and open_[other] and here != there and _stands(columns[one], there) and _stands(columns[other], here):
             exchanged = [*cells]
             exchanged[one], exchanged[other] = there, here
             yield one, exchanged

@@ -36,14 +36,24 @@ def check(sheet: Sheet) -> list[Finding]:
         table = _Table(rows)
         if table.uncounted and rows and rows[0].sheet.has_unknown(rows[0].key):
             continue  # what nobody reads may be the number of devices
-        for name in NAMES if len(rows) > FEWEST else ():
+        there = sheet.filled(mates[0].key)
+        for name in [name for name in NAMES if name in there] if len(rows) > FEWEST else ():
             speeds = {row: speed for row in rows if (speed := _speed(row, name, table)) is not None}
             if len(speeds) <= FEWEST:
                 continue
-            middle = statistics.median(speeds.values())
+            ordered = sorted(speeds.values())
+            middle = statistics.median(ordered)
+            left_out = 1 + sum(name in row.reasons for row in speeds)
             for row, speed in speeds.items():
-                if abs(speed - middle) > NEAR and not row.settled and name not in row.reasons and row.cell(name):
-                    found += _doubted(row, name, speeds, table)
+                if abs(speed - middle) <= NEAR or row.settled or name in row.reasons or not row.cell(name):
+                    continue
+                # The middle of the other rows is no more places away than there are rows that do not count.
+                half = len(ordered) // 2
+                low, high = ordered[max(0, half - 1 - left_out)], ordered[min(len(ordered) - 1, half + left_out)]
+                if speed - high <= -SLOW or speed - low >= FAST:
+                    doubts = [*_doubted(row, name, speeds, table)]
+                    found += doubts
+                    left_out += len(doubts)
     return found
 
 
@@ -116,9 +126,11 @@ def _doubted(row: Row, name: str, speeds: dict[Row, float], table: _Table) -> It
         return
     middle = statistics.median(others)
     off = speeds[row] - middle
-    away = sorted(abs(other - middle) for other in others)
+    if -SLOW < off < FAST:
+        return
+    away = sorted([abs(other - middle) for other in others])
     spread = away[-1] if len(away) < 5 else away[-2]  # one of them may be a slip as well
-    if -SLOW < off < FAST or abs(off) < SPREAD * spread + 0.7:
+    if abs(off) < SPREAD * spread + 0.7:
         return
     if name == "sec_per_it" and abs(off) > SURE and (exchanged := _exchanged(row, speeds, table)):
         yield exchanged

@@ -104,8 +104,9 @@ def contradicted(row: Row) -> Iterator[Finding]:
 
 def text_above(row: Row) -> Iterator[Finding]:
     """A row that breaks with what the text says while the rest of its table keeps to it."""
+    told = {*row.record.context, *row.record.inferred}
     for name in ("layers", "hidden", "seq", "gbs"):
-        stated, value = row.stated_above(name) if row.states(name) else None, getattr(row.record, name)
+        stated, value = row.stated_above(name) if name in told and row.states(name) else None, getattr(row.record, name)
         if stated is None or value == stated[0]:
             continue
         others = [getattr(mate.record, name) for mate in row.around if mate is not row]
@@ -139,10 +140,12 @@ LITTLE = {"loss": 2.0, "mfu": 2.0, "tflops": 2.0, "mem_value": 2.5}
 
 def moved_points(mates: list[Row]) -> Iterator[Finding]:
     """A figure whose point moved: ten times or a tenth of those of a column that hardly differs."""
-    for name, most in LITTLE.items():
+    filled = mates[0].sheet.filled(mates[0].key)
+    rows = [row for row in mates[:500] if row.tabular]
+    for name, most in LITTLE.items() if len(rows) > 3 else ():
         groups: dict[object, list[tuple[float, Row]]] = {}
-        for row in mates[:500]:
-            figure = row.printed(name) if row.tabular and row.cell(name) else None
+        for row in rows if name in filled else ():
+            figure = row.printed(name) if row.cell(name) else None
             if figure is not None and figure.value > 0 and not row.settled and name not in row.reasons:
                 alike = () if name == "loss" else (row.record.size_label, row.record.machine, row.record.mem_unit)
                 groups.setdefault(alike, []).append((figure.shown(figure.value), row))

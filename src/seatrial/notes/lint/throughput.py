@@ -23,7 +23,6 @@ from seatrial.notes.lint.formulas import (
     ALIKE_SLACK,
     TIME_SCALES,
     Reading,
-    complete,
     elsewhere,
     in_unit,
     left_open,
@@ -141,9 +140,9 @@ def _typing_slip(text: str, low: float, high: float) -> tuple[float, str, Slip |
 
 
 def _unit_of_time(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
-    reading, open_ = reading_of(row), left_open(row)
-    for scale, unit in TIME_SCALES.items():
-        if reading.may_fit(row, open_, scale=scale) and in_unit(reading, scale).fits(row):
+    reading = reading_of(row)
+    for scale, unit in reading.units_left(row, left_open(row), TIME_SCALES):
+        if in_unit(reading, scale).fits(row):
             code = "ms-not-s" if scale == 1e-3 else "time-unit"
             message = f"the time is in {unit}"
             yield Explanation(code=code, name="sec_per_it", value=scale, shown="", score=UNIT, message=message)
@@ -267,7 +266,7 @@ def _followed(row: Row) -> Counter[Reading | None]:
     """How many rows of the file follow each reading."""
     known, file = row.sheet.followed, row.record.source_file
     if file not in known:
-        known[file] = Counter(mate.reading for mate in row.elsewhere if complete(mate))
+        known[file] = Counter(mate.reading for mate in row.elsewhere if mate.complete)
     return known[file]
 
 
@@ -324,7 +323,7 @@ def check(sheet: Sheet) -> list[Finding]:
     found: list[Finding] = []
     for mates in sheet.tables.values():
         found += _times_alone(mates)
-        ratios = {row: ratio for row in mates if complete(row) and row.reading is not None and not row.settled
+        ratios = {row: ratio for row in mates if row.complete and row.reading is not None and not row.settled
                   and (ratio := row.reading.ratio(row)) is not None}  # fmt: skip
         rows = list(ratios)
         agreeing = {row for row in rows if _agrees(row)} | _as_others_miss(ratios)
@@ -522,5 +521,5 @@ def _readers(row: Row, reading: Reading) -> list[Row]:
     key = row.record.source_file, reading
     if key not in row.sheet.readers:
         row.sheet.readers[key] = [other for other in row.elsewhere
-                                  if other.reading == reading and complete(other) and reading.fits(other)]  # fmt: skip
+                                  if other.reading == reading and other.complete and reading.fits(other)]  # fmt: skip
     return row.sheet.readers[key]

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -68,7 +69,12 @@ def is_step(line: str) -> bool:
 
 def starts(line: str) -> bool:
     """Whether a line of notes is a step of one of the formats that are told by a single line."""
-    return any(format.needs and found.match(line) for format in shipped() for found in format.steps if found.has in line)
+    return any(found.match(line) for found in _told() if found.has in line)
+
+
+@cache
+def _told() -> list[Line]:
+    return [found for format in shipped() if format.needs for found in format.steps]
 
 
 def belongs(line: str) -> bool:
