@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import cached_property, lru_cache
 
+from seatrial.notes.lint import exceptions
 from seatrial.notes.lint.devices import device_named, presets_in
 from seatrial.notes.read.gapped import pipes_of_gaps
 from seatrial.notes.read.markdown import is_delimiter, scan
@@ -469,6 +470,11 @@ class Prose:
         lines = [line for line in self.lines if len(line) <= 2000 and not line.lstrip().startswith("|")]
         said = [line for line in lines if "peak" in (letters := line.casefold()) or "flop" in letters]
         return [float(next(filter(None, match.groups()))) for line in said for match in _PEAK.finditer(line)]
+
+    @cached_property
+    def exceptions(self) -> list[tuple[frozenset[float], str]]:
+        """What the text says of some rows otherwise than of the others: see `exceptions`."""
+        return exceptions.said(self.lines)
 
     @cached_property
     def prices(self) -> dict[str, float]:

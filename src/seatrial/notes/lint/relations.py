@@ -376,8 +376,8 @@ def _find_named(sheet: Sheet) -> dict[tuple[str, object, object], Rule]:
             relation = Relation(_named(way.terms), way.terms, exact=False)
             known = sheet.found.setdefault(key, [])
             # A much longer product that some rows keep to as well is an accident.
-            same = frozenset(way.terms)
-            known[:] = [other for other in known if frozenset(other.terms) != same
+            same = (frozenset(way.terms), frozenset((name, -power) for name, power in way.terms))
+            known[:] = [other for other in known if frozenset(other.terms) not in same
                         and not (other.terms[0] == way.terms[0] and len(other.terms) > len(way.terms) + 1)]  # fmt: skip
             known.append(relation)
             for row, group in way.groups.items():
