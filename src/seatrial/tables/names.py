@@ -256,7 +256,7 @@ def by_measure(text: str) -> tuple[str, Kind] | None:
         return "sec_per_it", "seconds"
     if rest <= _OF_PEAK and ("peak" in rest and rest & _SHARE or rest == {"utilization", "%"} and not each):
         return "mfu", "percent"
-    if rest <= _OF_MEMORY and (rest & _MEMORY or len(rest & _BYTES) == 1) and not of_all:
+    if rest <= _OF_MEMORY | {"node"} and (rest & _MEMORY or len(rest & _BYTES) == 1) and not of_all:
         return "mem_value", "memory"
     return None
 

@@ -373,8 +373,10 @@ def _in_each_others_place(
 
 def _like_peers(row: Row, name: str, was: float, value: float) -> float:
     """Above 0 when a figure looks more like those of rows on as many devices with the same batch and model."""
-    peers = [float(figure) for mate in row.around if mate is not row and mate.world == row.world and mate.record.gbs == row.record.gbs
-             and mate.record.size_label == row.record.size_label and (figure := _said(mate, name))]  # fmt: skip
+    record = row.record
+    peers = [float(figure) for mate in row.around if mate is not row and mate.world == row.world
+             and (mate.record.gbs, mate.record.size_label) == (record.gbs, record.size_label)
+             and (figure := _said(mate, name))]  # fmt: skip
     if len(peers) < 2:
         return 0.0
     middle = math.log(statistics.median(peers))
@@ -659,13 +661,8 @@ def _like(row: Row, name: str, figure: Printed) -> Printed:
 def _pointed(row: Row, name: str, text: str) -> float:
     """Above 0 when a point that moved leaves as many digits behind it as all other cells of the column have, and what is
     printed does not; below 0 the other way round."""
-    places = {_places(cell) for mate in row.around if mate is not row and (cell := mate.cell(name))}
-    return POINTED * ((_places(text) in places) - (_places(row.cell(name)) in places)) if len(places) == 1 else 0.0
-
-
-def _places(text: str) -> int:
-    match = re.search(r"\d[.,](\d+)(?![\d.,])", text)
-    return len(match[1]) if match and not ("," in match[0] and len(match[1]) == 3) else 0
+    places = {digits.places(cell) for mate in row.around if mate is not row and (cell := mate.cell(name))}
+    return POINTED * ((digits.places(text) in places) - (digits.places(row.cell(name)) in places)) if len(places) == 1 else 0.0
 
 
 def _in_print(figure: Printed, low: float, high: float) -> tuple[float, float]:

@@ -217,6 +217,8 @@ def _take_units(row: _OpenRow, column: Column, cell: Cell) -> None:
     if column.field == "mem_value":
         if cell.unit or "mem_unit" not in row.values:
             row.values["mem_unit"] = cell.unit
+        if column.per == "node":
+            row.values["mem_scope"] = "node"
         measure = re.search(r"alloc|reserv", column.heading.lower())
         if measure:
             row.values.setdefault("mem_measure", {"alloc": "allocated", "reserv": "reserved"}[measure.group()])
@@ -317,6 +319,8 @@ def _with_context(row: _OpenRow, around: Around) -> tuple[dict[str, Any], tuple[
         values[name] = stated.value
         if name in around.inferred:
             inferred.append(name)
+    if values.get("mem_scope") == "node" and (counts_devices or (values.get("procs_per_node") or 1) > 1):
+        values = {name: value for name, value in values.items() if not name.startswith("mem_")}  # of several processes together
     replica = values.get("dp"), values.get("mbs"), _accumulated(row)
     if values.get("gbs") is None and all(isinstance(part, int) for part in replica):
         values["gbs"] = math.prod(cast(tuple[int, int, int], replica))
