@@ -125,7 +125,7 @@ _AXES = {"TP": "tp", "MP": "tp", "PP": "pp", "DP": "dp", "FSDP": "dp", "DDP": "d
 @lru_cache(maxsize=4096)
 def read_heading(raw: str) -> Column:
     """The column a heading stands for; a column without a field keeps its cells' text."""
-    if len(raw) > LONGEST_HEADING:
+    if len(raw) > LONGEST_HEADING or raw.lstrip()[:1] in "Δ∆" and raw.strip():  # a difference is none of what it is of
         return Column(heading=raw.strip())
     text = _AFTER_COMMA.sub(r" (\1)", from_signs(_KEPT_UNDER.sub("", clean(raw))).strip("*†^ "))
     if (axis := _BRACKET.search(text)) and axis[1].strip().upper() in _AXES:

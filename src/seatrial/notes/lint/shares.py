@@ -1,4 +1,4 @@
-"""The memory that a row was meant to have, where what is printed cannot be: by rows whose devices hold the same share of the model.
+"""The memory that a row was meant to have, where what is printed cannot be: by rows whose devices hold as much of the model.
 
     meant(row)          the cell as it should read, where a slip of the hand or all rows of its kind tell; else None
 """
@@ -19,14 +19,20 @@ FEWEST = 3
 
 def meant(row: Row) -> str | None:
     figure, kin = row.printed("mem_value"), _kin(row)
-    others = [mate.record.mem_gib for mate in row.around if mate is not row and mate.record.mem_gib]
+    others = [mate.record.mem_gib for mate in row.around
+              if mate is not row and mate.record.mem_gib and "mem_value" not in mate.reasons]  # fmt: skip
     same = [mate.record.mem_gib or 0.0 for mate in kin if mate.record.mbs == row.record.mbs]
     if figure is None or len(others) < 2 and not same:
         return None
     scale = figure.value / (row.record.mem_gib or 1.0) * figure.scale
     alike = len(same) >= FEWEST and max(same) < ALIKE * min(same)
     low, high = (0.85, 1.18) if alike else (0.6, 1.6) if same else (0.7, 1.4)
-    ends = low * min(same or others) * scale, high * max(same or others) * scale
+    low, high = low * min(same or others), high * max(same or others)
+    if not same:  # between those with fewer and with more at a time
+        sizes = {mate: (mate.record.mbs or 0) - (row.record.mbs or 0) for mate in kin}
+        low = max([low, *(0.9 * (mate.record.mem_gib or 0.0) for mate, more in sizes.items() if more < 0)])
+        high = min([high, *(1.1 * (mate.record.mem_gib or 0.0) for mate, more in sizes.items() if more > 0)])
+    ends = low * scale, high * scale
     places = {digits.places(mate.cell("mem_value")) for mate in row.around if mate is not row and mate.cell("mem_value")}
     typed = {slip: _shorter(slip.text, max(places, default=0)) for slip in digits.slips(figure.like(figure.value), ends)}
     moved = [text for slip, text in typed.items() if slip.how == "the point moved"]
