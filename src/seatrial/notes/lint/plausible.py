@@ -13,6 +13,7 @@ from seatrial.notes.lint.digits import slip
 from seatrial.notes.lint.duplicates import same_configuration
 from seatrial.notes.lint.formulas import Reading
 from seatrial.notes.lint.labels import label_parameters
+from seatrial.notes.lint.repairs import broken_and_kept
 from seatrial.notes.lint.sheet import Finding, Nearby, Row, Sheet
 
 _FALL = 0.03
@@ -349,6 +350,14 @@ def _of_half_the_batch(group: list[Row], worst: Row, rates: dict[Row, float]) ->
     return len(others) > 2 and max(others) < 1.05 * min(others) and abs(off - math.log(2)) < 0.05
 
 
+def _proven(row: Row) -> bool:
+    """Whether other figures follow from the row's time and batch, and it is as fast as others: nothing is wrong then."""
+    broken, kept = broken_and_kept(row)
+    others = [mate.record.tflops for mate in row.around if mate is not row and mate.record.tflops]
+    usual = (row.record.tflops or 0.0) > 0.9 * statistics.median(others) if others else False
+    return usual and not broken and any({"sec_per_it", "gbs"} <= {name for name, _ in relation.terms} for relation, _ in kept)
+
+
 def _scaling(mates: list[Row]) -> list[Finding]:
     found = []
     rows = [row for row in mates if row.get("sec_per_it") and _slots(row)][:2000]
@@ -357,7 +366,7 @@ def _scaling(mates: list[Row]) -> list[Finding]:
         if len({row.get("gbs") for row in group}) < 2 or max(rates.values()) / min(rates.values()) < 1 + _OFF_SCALE:
             continue
         worst = _outlier(group, rates)
-        if not _of_half_the_batch(group, worst, rates):
+        if not _of_half_the_batch(group, worst, rates) or _proven(worst):
             continue
         other = min((row for row in group if row is not worst), key=lambda row: abs((_slots(row) or 0) - (_slots(worst) or 0)))
         one, two = _slots(worst) or 1.0, _slots(other) or 1.0

@@ -590,7 +590,7 @@ def _measure(row: Row, name: str, value: float, bounds: tuple[float, float], sco
     slip = digits.slip(text, ends) or (digits.slip(text, ends, wide=wide) if wide and not recomputed else None)
     twice = next((times for times in (2.0, 0.5) if abs(math.log(value / figure.value / times)) < max(0.006, wide)), 0.0)
     copied = _source(row, name) is not None
-    if slip is not None and slip.how in ("one digit changed", "a digit lost") and (twice or copied):
+    if slip is not None and (copied or slip.how in ("one digit changed", "a digit lost") and twice):
         slip = None  # nobody mistypes one row's figure into another's, nor into half of it
     if twice and loose and not copied:
         shown = like.like(figure.value * twice)
