@@ -62,7 +62,7 @@ def findings(note: Path) -> list[dict[str, Any]]:
 def numbers(text: object) -> list[float]:
     """What a cell may mean: a comma, an apostrophe or a thin space before three last digits is one of thousands, and so are
     two points; memory is in GiB."""
-    bare = re.sub(r"(?<=\d)[ \u202f,'](?=\d{3}\b)", "", str(text)).replace(",", ".")
+    bare = re.sub(r"(?<=\d)[ \u202f,'](?=\d{3}\b)", "", str(text).lstrip("$€£ ")).replace(",", ".")
     bare = bare.replace(".", "") if re.match(r"\d{1,3}(?:\.\d{3}){2,}(?!\d)", bare) else bare
     match = re.match(r"([-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?) ?([KMG]i?B|[kKMB]\b)?", bare)
     factors = {"k": (1, 1e3), "K": (1, 1e3, 2**10), "M": (1, 1e6), "B": (1, 1e9)}

@@ -45,8 +45,8 @@ Root Cause (first observed failure):
      "bytes.", "oom_host", None, "RuntimeError"),
     ("[rank2]: MemoryError", "oom_host", 2, "MemoryError"),
     ("[rank3]: KeyError: 'lm_head'", "crash", 3, "KeyError"),
-    ("ERROR:megatron.core.rerun_state_machine:Unexpected result nan on rank 1 at iteration #3 invocation #1 (message='found NaN "
-     "in local forward loss calculation')", "nan", 1, "ResultValidation"),
+    ("ERROR:megatron.core.rerun_state_machine:Unexpected result nan on rank 1 at iteration #3 invocation #1 (message='found "
+     "NaN in local forward loss calculation')", "nan", 1, "ResultValidation"),
     ("[rank0]: RuntimeError: Rank 0, node n, device 0, iteration 3: Unexpected result nan (message='found NaN in local forward "
      "loss calculation')", "nan", 0, "RuntimeError"),
     ("train.py: error: unrecognized arguments: --tensor-degree 2", "invalid", None, "usage"),

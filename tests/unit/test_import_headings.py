@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 
 from seatrial.notes.read import import_file
-from seatrial.tables.headings import read_heading
+from seatrial.tables.headings import older, read_heading
 
 HEADINGS = {
     "gpus":
@@ -29,7 +29,7 @@ HEADINGS = {
         "device batch size; ubatch",
     "gbs":
         "GBS; Global batch; GlobalBatchSize; global_batch_size; Total batch size; effective batch size; global bsz; "
-        "train_batch_size; BSZ",
+        "train_batch_size; BSZ; sequences per step; pairs per step",
     "seq":
         "Seq; SeqLen; seq_len; Sequence Length; Seq. length; context length; ctx len; max_seq_len; Max seq length; "
         "Context window; block size",
@@ -57,7 +57,8 @@ HEADINGS = {
         "Step Time (sec); ms/step; step_time_ms; sec / step; s / iter; Time/iter (s); seconds per iteration; "
         "Avg. step time; Step latency (ms); it/s; steps/sec; Time per iteration [s]; iteration_time; train step time; "
         "Elapsed time per iteration (ms); Time/step; Sec per iter; Step duration (s); mean iter time; elapsed/iter; "
-        "latency per step (ms); batch time (s); update time (s); s/opt-step; мс/шаг; 스텝 시간 (초); tijd/stap (s)",
+        "latency per step (ms); batch time (s); update time (s); s/opt-step; мс/шаг; 스텝 시간 (초); tijd/stap (s); "
+        "train_steps_per_second; optimizer steps/s; 秒/反復; v0.7 (ms/step); s/it before",
     "tflops":
         "TFLOPs; TFLOPS/GPU; TFLOP/s/GPU; Model TFLOP / sec / GPU; Model TFLOPS/GPU; TFLOPs per GPU; TFLOPs/s/device; "
         "Achieved TFLOPs; HW TFLOPS; TFLOP/s per chip; tflops_per_gpu; Avg TFLOPs; teraFLOP/s per GPU; "
@@ -65,17 +66,20 @@ HEADINGS = {
     "tokens_per_s_per_process":
         "tokens/s/GPU; Tokens / sec / GPU; tok/s/gpu; TGS; tokens per second per GPU; tokens/GPU/s; tokens/sec/device; "
         "Tokens/s per GPU; tok/gpu/sec; Token/s/GPU; Throughput (tokens/s/GPU); token throughput per GPU; tokens/s/chip; "
-        "Tokens/sec/accelerator; TPS/GPU; WPS/GPU; tps per device",
+        "Tokens/sec/accelerator; TPS/GPU; WPS/GPU; tps per device; "
+        "tokens/s/HPU; tok/s per XPU",
     "tokens_per_s":
         "tokens/s; tok/s; Tokens/sec; tokens per second; Throughput (tokens/s); Throughput [tok/s]; TPS; token/s; "
-        "total tokens/s; global tokens/sec; Token throughput; aggregate tokens/s",
+        "total tokens/s; global tokens/sec; Token throughput; aggregate tokens/s; "
+        "v0.7 tokens/s; new tok/s",
     "samples_per_s":
         "samples/s; Samples/sec; seq/s; sequences per second; Throughput (samples/s); sps; sample/sec; "
-        "Samples per second; Throughput (seq/s)",
+        "Samples per second; Throughput (seq/s); pairs/s",
     "mem_value":
         "Mem; Memory (GB); Peak memory; Peak mem (GiB); GPU mem; Peak allocated (GB); Max memory; Max reserved (GiB); "
         "Peak reserved; Max mem/GPU; peak_memory_gb; VRAM (GB); Memory usage; Memory/GPU (GB); Peak GPU Memory (GiB); "
-        "max_memory_allocated; HBM (GB); Mem per GPU; Peak active (GiB); memory_reserved; mem_gib",
+        "max_memory_allocated; HBM (GB); Mem per GPU; Peak active (GiB); memory_reserved; mem_gib; "
+        "Peak mem v0.6 (GiB); Mem/node (GiB)",
     "mfu":
         "MFU; MFU (%); MFU%; Model FLOPs utilization; Model FLOPS Util.; model flops utilisation; mfu_percent; Avg MFU",
     "hfu":
@@ -103,7 +107,8 @@ def test_a_heading_is_its_field(heading, field):
 
 @pytest.mark.parametrize(("heading", "unit", "per", "formula"), [
     ("latency(ms)", "ms", "", ""), ("Step time (sec)", "s", "", ""), ("step_time_ms", "ms", "", ""), ("ms/step", "ms", "", ""),
-    ("it/s", "it/s", "", ""), ("steps/sec", "it/s", "", ""), ("Iterations / second", "it/s", "", ""),
+    ("it/s", "it/s", "", ""), ("train_steps_per_second", "it/s", "", ""), ("Throughput (steps/s)", "it/s", "", ""),
+    ("steps/sec", "it/s", "", ""), ("Iterations / second", "it/s", "", ""),
     ("Model TFLOP / sec / GPU", "", "process", "model"), ("TFLOP/s per chip", "", "process", ""),
     ("TFLOPs per node", "", "node", ""),
     ("HW TFLOPS", "", "", "hardware"), ("Peak allocated (GB)", "GB", "", ""), ("peak_memory_gb", "GB", "", ""),
@@ -123,3 +128,12 @@ def test_a_row_with_utilisation_alone_was_measured_and_accumulation_gives_the_ba
     assert (first.state, first.gpus, first.mbs, first.gbs, first.mfu) == ("measured", 16, 4, 512, 0.412)
     assert (first.mem_measure, "gbs" in first.inferred) == ("allocated", True)
     assert (second.state, third.state) == ("failed", "measured")
+
+
+@pytest.mark.parametrize(("headings", "given"), [
+    ("v0.6 (ms/step); v0.7 (ms/step); v0.10 (ms/step)", "v0.6 (ms/step); v0.7 (ms/step)"),
+    ("main (s/step); this PR (s/step); tok/s", "main (s/step)"), ("tok/s; baseline tok/s", "baseline tok/s"),
+    ("s/it A100; s/it H100; tok/s", ""), ("mem before (GiB); mem after (GiB); Δ mem", "mem before (GiB)"),
+])  # fmt: skip
+def test_of_a_measure_before_and_after_a_change_the_last_is_the_records(headings, given):
+    assert older(tuple(headings.split("; "))) == frozenset(given.split("; ") if given else ())

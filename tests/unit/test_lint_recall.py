@@ -353,7 +353,7 @@ LOOSELY = "32 layers, hidden 4096; sequence 4096, global batch 512. TFLOPs of th
 @pytest.mark.parametrize(
     ("note", "was", "typed", "column", "proposed"),
     [
-        pytest.param(UNIT, "| 138 |", "| 1381 |", "GiB", "138.1", id="a column of GiB is one of memory"),
+        pytest.param(UNIT, "| 138 |", "| 1381 |", "GiB", "138", id="a column of GiB is one of memory"),
         pytest.param(COUNTED, "| 5176 |", "| 41408 |", "Tokens/s/GPU", "5176", id="GPU and # are which and how many"),
         pytest.param(COUNTED, "| 20731 |", "| 20.73 |", "Latency (ms)", "20730", id="s under ms"),
         pytest.param(GERMAN, "| 1 | 16 |", "| 1 | 8 |", "GAS", "16", id="accumulation, in German"),

@@ -127,7 +127,7 @@ _AXES = {"TP": "tp", "MP": "tp", "PP": "pp", "DP": "dp", "FSDP": "dp", "DDP": "d
 @lru_cache(maxsize=4096)
 def read_heading(raw: str) -> Column:
     """The column a heading stands for; a column without a field keeps its cells' text."""
-    if len(raw) > LONGEST_HEADING:
+    if len(raw) > LONGEST_HEADING or raw.lstrip()[:1] in "Δ∆" and raw.strip():  # a difference is none of what it is of
         return Column(heading=raw.strip())
     text = _AFTER_COMMA.sub(r" (\1)", from_signs(_KEPT_UNDER.sub("", clean(raw))).strip("*†^ "))
     if (axis := _BRACKET.search(text)) and axis[1].strip().upper() in _AXES:
@@ -152,6 +152,8 @@ def read_heading(raw: str) -> Column:
     found = found or looked_up(text) or looked_up(_BRACKET.sub(" ", text))
     if found is None and (found := by_measure(text) or by_measure(_BRACKET.sub(" ", text))):
         inside += [word for word in plain.split() if word[1:] in ("b", "ib", "o", "io")]
+    if found is None and (bare := _VERSION.sub(" ", text)) != text and (either := read_heading(bare)).field in MEASURES:
+        return replace(either, heading=raw.strip())
     if found is None:
         english = in_english(text, surely=True)
         column = read_heading(english) if english != text else None
@@ -159,7 +161,7 @@ def read_heading(raw: str) -> Column:
             return replace(column, heading=raw.strip())
         return Column(heading=raw.strip(), parts=_parts(text) or next(filter(None, map(_parts, _BRACKET.findall(text))), ()))
     field, kind = found
-    unit, per, formula = _heading_unit(kind, plain), _heading_per(plain), _formula_of(plain)
+    unit, per, formula = _heading_unit(kind, whole if rated else plain), _heading_per(plain), _formula_of(plain)
     if field == "tflops" and re.search(r"\bg(iga)?flops?\b", plain):
         unit = "GFLOPS"
     for part in inside:
@@ -180,9 +182,33 @@ def read_heading(raw: str) -> Column:
         field, kind = "sec_per_it", "seconds"  # `Step (s)`
     if field == "throughput":
         return Column(heading=raw.strip(), field="throughput", kind="rate")
-    if field != "tflops":
-        per = formula = ""
+    if field not in ("tflops", "mem_value"):
+        per = ""
+    formula = formula if field == "tflops" else ""
     return Column(heading=raw.strip(), field=field, kind=kind, unit=unit, per=per, formula=formula)
+
+
+_AFTER, _BEFORE = r"after|new|ours|this pr|pr|patched|current|now", r"before|old|baseline|base|main|master|previous|prev"
+_VERSION = re.compile(rf"(?<![\w.])(?:({_AFTER})|({_BEFORE})|v?(\d+(?:\.\d+)+)\w*)(?![\w.])", re.IGNORECASE)
+"""What tells columns of one measure apart that stand side by side: before a change and after it, or by release."""
+
+
+@lru_cache(maxsize=1024)
+def older(headings: tuple[str, ...]) -> frozenset[str]:
+    """Of columns that hold one measure before a change and after it those that are not the last: `v0.6 (ms/step)` beside
+    `v0.7 (ms/step)`. A record has the figure of the last."""
+    measured: dict[str, dict[str, list[int]]] = {}
+    for heading in headings:
+        if (field := read_heading(heading).field) in MEASURES:
+            mark = _VERSION.search(re.sub(r"[_/-]", " ", clean(heading)))
+            at = [1] if mark is None else [2] if mark[1] else [0] if mark[2] else [1, *map(int, mark[3].split("."))]
+            measured.setdefault(field, {})[heading] = at
+    given: set[str] = set()
+    for marks in measured.values():
+        last = max(marks.values())
+        if len(marks) > 1 and [*marks.values()].count(last) == 1:
+            given |= {heading for heading, at in marks.items() if at != last}
+    return frozenset(given)
 
 
 def _parts(text: str) -> tuple[str, ...]:
@@ -247,6 +273,8 @@ def _settled(given: tuple[Column, ...]) -> list[Column]:
         # Of HSDP the replicas are one factor of DP, and the groups of shards the other.
         columns = [Column(heading=one.heading) if one.field == "dp" and "repl" in normal(one.heading) else one
                    for one in columns]  # fmt: skip
+    past = older(tuple(column.heading for column in columns))
+    columns = [Column(heading=one.heading) if one.heading in past else one for one in columns]
     taken = {column.field for column in columns if column.field and normal(column.heading) not in _WEAK}
     return [
         Column(heading=column.heading) if column.field in taken and normal(column.heading) in _WEAK else column
@@ -257,7 +285,7 @@ def _settled(given: tuple[Column, ...]) -> list[Column]:
 def _heading_unit(kind: Kind, plain: str) -> str:
     if kind != "seconds":
         return ""
-    if re.match(r"(it|its|iters?|iterations?|steps?) per s(ec|ecs|econds?)?$", plain):
+    if re.search(r"\b(it|its|iters?|iterations?|steps?) per s(ec|ecs|econds?)?$", plain):
         return "it/s"
     if re.search(r"\b(ms|msec)\b", plain):
         return "ms"

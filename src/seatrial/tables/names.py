@@ -29,7 +29,7 @@ machine word:
     machine, cluster, system, hardware, device, card, gpu type, gpu model, accelerator, device type, accelerator type,
     pod, slice
 gpus:
-    ngpu, tpu chips, nb gpu, nb gpus, npu num, gpus used, gcd, gcds, num gcds
+    ngpu, tpu chips, nb gpu, nb gpus, npu num, gpus used, gcd, gcds, num gcds, hpu, hpus, xpu, xpus, tpus, ipus, tiles
 nodes:
     machines, compute nodes, nb nodes, num hosts, number of hosts
 dp:
@@ -48,7 +48,7 @@ mbs:
 gbs:
     glob batch, effective bs, gbsz, batch sequences, batch seqs, total batch size, effective batch size, effective batch,
     eff batch, eff batch size, global bsz, bsz, batch global, size of batch global, batch size global, size of batch,
-    size batch, size batch global
+    size batch, size batch global, sequences per step, sequences per batch, samples per batch
 seq:
     ctx length, max length, l seq, tokens per seq, tokens per sequence, seq length, ctx len, max seq len, max seq length,
     context window, block size, max sequence length, length of sequence, sequence size, length, seq tokens,
@@ -167,10 +167,11 @@ _SAME = {word: one for one, words in {
     "it": "iter iters iteration iterations its step steps",
     "tokens": "tok toks token words", "tflops": "tflop teraflop teraflops tf tfs", "gflops": "gflop gigaflop gigaflops",
     "pflops": "pflop petaflop petaflops pf",
-    "utilization": "util utilisation", "samples": "sample samp sequence sequences seqs seq examples ex sentences",
+    "utilization": "util utilisation",
+    "samples": "sample samp sequence sequences seqs seq examples ex sentences pair pairs prompts",
 }.items() for word in words.split()}  # fmt: skip
-EACH = frozenset("gpu gpus device devices dev accelerator accelerators card cards chip chips npu tpu gcd gcds process rank "
-                 "worker".split())
+EACH = frozenset("gpu gpus device devices dev accelerator accelerators card cards chip chips npu tpu hpu xpu ipu tile gcd gcds "
+                 "process rank worker".split())
 """What a figure is per, where all mean one of the devices."""
 _COUNTING = frozenset("num number no n count total".split())
 _AVERAGED = frozenset("avg average mean median achieved measured observed wall clock wallclock elapsed".split())
@@ -252,10 +253,10 @@ def by_measure(text: str) -> tuple[str, Kind] | None:
         return "aggr_pflops", "figure"
     timed = rest - _OF_TIME - _OF_A_STEP - {"s", "ms"}
     if not timed and rest & _OF_A_STEP and (words & _OF_TIME or rest & {"s", "ms"}) and not each | of_all:
-        return None if "it" in rest and "s" in rest and form(text).endswith("per s") else ("sec_per_it", "seconds")
+        return "sec_per_it", "seconds"
     if rest <= _OF_PEAK and ("peak" in rest and rest & _SHARE or rest == {"utilization", "%"} and not each):
         return "mfu", "percent"
-    if rest <= _OF_MEMORY and (rest & _MEMORY or len(rest & _BYTES) == 1) and not of_all:
+    if rest <= _OF_MEMORY | {"node"} and (rest & _MEMORY or len(rest & _BYTES) == 1) and not of_all:
         return "mem_value", "memory"
     return None
 

@@ -97,7 +97,12 @@ ms: ミリ秒, 毫秒
 s: 秒
 per: 毎, 每
 time: 時間, 时间, 耗时
-step: ステップ, 步
+step: ステップ, 步, 反復, 反复, イテレーション, 迭代
+efficiency: 並列化効率, 並列効率, 効率, 扩展效率, 并行效率, 效率
+speedup: 加速比, 高速化率, 速度向上率
+hours: 小时
+days: 日数, 天数
+cost: 費用, 费用, 成本, コスト
 GPU: 卡, 枚
 nodes: 노드 수, 노드수, 노드
 GPUs: GPU 수
@@ -146,7 +151,7 @@ def from_signs(text: str) -> str:
     if text.isascii() or not _HAS_SIGN.search(text):
         return text
     text = re.sub(" {2,}", " ", _SIGN.sub(lambda match: f" {_BY_SIGN[match.group()]} ", text)).strip()
-    return re.sub(r" ?([/()]) ?", r"\1", text).replace("(", " (")
+    return re.sub(r"/node\w", "/node", re.sub(r" ?([/()]) ?", r"\1", text)).replace("(", " (")
 
 
 def in_english(text: str, *, surely: bool = False) -> str:

@@ -31,6 +31,7 @@ from seatrial.notes.lint import (
     status,
     throughput,
     together,
+    totals,
 )
 from seatrial.notes.lint import shifted as cells
 from seatrial.notes.lint.prose import Prose
@@ -45,7 +46,7 @@ Rule = Callable[[Sheet], list[Finding]]
 RULES: tuple[Rule, ...] = (
     formulas.establish, relations.learn, layout.check_processes, cells.check, repairs.check, throughput.check,
     duplicates.check, layout.check_divisible, derived.check, model_size.check, plausible.check, speeds.check, status.check,
-    together.check, changes.check,
+    together.check, changes.check, totals.check,
 )  # fmt: skip
 """In the order that they run, the certain first: each uses what those before it proposed."""
 

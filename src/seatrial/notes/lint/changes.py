@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from seatrial.notes.lint import digits
-from seatrial.notes.lint.sheet import Finding, Row, Sheet, is_extra
+from seatrial.notes.lint.sheet import Finding, Row, Sheet, field_of, is_extra
 from seatrial.tables.headings import MEASURES, NUMBER, clean, decimal, read_heading
 
 FEWEST, MOST_ROWS, MOST_COLUMNS = 3, 200, 10
@@ -28,6 +28,11 @@ WAYS: dict[str, Callable[[float, float], float]] = {
     "more": lambda now, was: now / was - 1, "less": lambda now, was: 1 - now / was, "faster": lambda now, was: was / now - 1,
 }
 """What a figure is against another, as a share."""
+RATIOS: dict[str, Callable[[float], float]] = {
+    "more": lambda share: 1 + share, "less": lambda share: 1 - share, "faster": lambda share: 1 / (1 + share),
+}
+"""The same the other way round: the figure over the other one, by the share."""
+CLEAR = ("the point moved", "two digits exchanged", "a digit too many")
 Figure = tuple[float, float]
 """And half a step of its last digit, as a share of it."""
 Pairs = list[tuple[Figure, Figure] | None]
@@ -61,27 +66,50 @@ def _told(rows: list[Row], heading: str, others: list[str]) -> Iterator[Finding]
     said = [_PERCENT.fullmatch(_cell(row, heading)) for row in rows]
     columns = {other: _column(rows, other) for other in others}
     columns = {other: column for other, column in columns.items() if len(column) - column.count(None) > FEWEST}
-    best: tuple[int, str, list[Figure | None]] = (0, "", [])
+    best: tuple[int, str, list[Figure | None], Pairs, str] = (0, "", [], [], "")
     for what, pairs in _bases(columns):
-        for way in WAYS.values():
+        for name, way in WAYS.items():
             # The digits of a ratio are open by those of both.
             meant = [None if pair is None else (100 * way(pair[0][0], pair[1][0]), 100 * (pair[0][1] + pair[1][1]) * 1.2)
                      for pair in pairs]  # fmt: skip
             kept = sum(_keeps(match, one) for match, one in zip(said, meant) if match is not None and one is not None)
-            best = max(best, (kept, what, meant), key=lambda one: one[0])
-    kept, what, meant = best
+            best = max(best, (kept, what, meant, pairs, name), key=lambda one: one[0])
+    kept, what, meant, pairs, name = best
     both = [(row, match, one) for row, match, one in zip(rows, said, meant) if match is not None and one is not None]
     if kept < FEWEST or kept < KEPT * len(both) or len({match[2] for _, match, one in both if _keeps(match, one)}) < FEWEST:
         return
+    used = [heading for heading in what.split(" against ") if heading in columns]
     for row, match, one in both:
-        if not _keeps(match, one, GROSS) and not row.settled:
+        if not _keeps(match, one, GROSS) and not row.settled and not {*map(field_of, used)} & {*row.reasons}:
             places = len(match[2].replace(",", ".").partition(".")[2])
             right = f"{abs(one[0]):.{places}f}"
             shown = match[0].replace(match[2], right.replace(".", ",") if "," in match[2] else right)
             typed = digits.slip(match[2], (abs(one[0]) - one[1] - 0.1, abs(one[0]) + one[1] + 0.1))
+            other = _another_cell(row, used, float(match[2].replace(",", ".")) / 100, name)
+            if other is not None and (typed is None or typed.how not in CLEAR):
+                cell, slip = other
+                printed = _cell(row, cell)
+                message = f"{cell} {printed} -> {slip.text} ({slip.how}): {heading} {match[0]} needs it, as in {kept} rows"
+                yield row.find("aggregate", "error", message, column=cell, printed=printed, proposed=slip.text)
+                continue
             why = f" ({typed.how})" if typed is not None else ""
             message = f"{heading} {match[0]} -> {shown}{why}: {what} gives {right} %, as it does in {kept} other rows"
             yield row.find("aggregate", "error", message, column=heading, printed=_cell(row, heading), proposed=shown)
+
+
+def _another_cell(row: Row, used: list[str], share: float, way: str) -> tuple[str, digits.Slip] | None:
+    """Of two columns that a change is between the one whose cell a slip of the hand turned into what is printed."""
+    cells = [digits.plain(_cell(row, heading)) for heading in used]
+    if len(used) != 2 or not all(cells) or not all(map(float, cells)):
+        return None
+    now, was, ratios = float(cells[0]), float(cells[1]), [RATIOS[way](sign * share) for sign in (1, -1)]
+    found = []
+    for ratio in ratios:
+        for heading, meant, cell in ((used[0], was * ratio, cells[0]), (used[1], now / ratio if ratio > 0 else 0.0, cells[1])):
+            typed = digits.slip(cell, (0.985 * meant, 1.015 * meant)) if meant > 0 else None
+            if typed is not None and typed.how in CLEAR:
+                found.append((heading, typed))
+    return found[0] if len({heading for heading, _ in found}) == 1 else None
 
 
 def _column(rows: list[Row], heading: str) -> list[Figure | None]:

@@ -177,6 +177,24 @@ def slip(text: str, meant: tuple[float, float], *, wide: float = 0.0) -> Slip | 
     return min(found, key=lambda s: s.chance, default=None)
 
 
+def plain(text: str) -> str:
+    """The first number of a cell, as Python reads it."""
+    match = NUMBER.search(clean(text))
+    return decimal(match.group()) if match else ""
+
+
+def places(text: str) -> int:
+    """How many digits stand behind the point."""
+    return len(plain(text).partition(".")[2])
+
+
+def slips(text: str, meant: tuple[float, float]) -> list[Slip]:
+    """Every number within `meant` that one of the few slips, other than of any one digit, turns into `text`."""
+    shown = plain(text)
+    kinds = _typed(shown) if len(shown) <= _BY_HAND and _PLAIN.fullmatch(shown) else []
+    return [Slip(value, typed, how, 1.0) for how, _, each in kinds for value, typed in each if meant[0] <= value <= meant[1]]
+
+
 _BY_HAND = 12
 """Letters of the longest number that is worth remembering, and exact enough to reckon with its digits."""
 _PLAIN = re.compile(r"\d+(?:\.\d+)?")

@@ -9,10 +9,12 @@ import re
 import statistics
 from itertools import pairwise
 
-from seatrial.notes.lint.digits import as_printed, slip
+from seatrial.notes.lint import shares
+from seatrial.notes.lint.digits import slip
 from seatrial.notes.lint.duplicates import same_configuration
 from seatrial.notes.lint.formulas import Reading
 from seatrial.notes.lint.labels import label_parameters
+from seatrial.notes.lint.repairs import broken_and_kept
 from seatrial.notes.lint.sheet import Finding, Nearby, Row, Sheet
 
 _FALL = 0.03
@@ -214,35 +216,13 @@ def _capacity(row: Row) -> list[Finding]:
     if whole is not None and over and not (nodewide and (row.procs or 1) > 1):
         message = f"{shown} is more than the device has ({whole[1]})"
         row.reasons.setdefault("mem_value", "memory-over-capacity")
-        return [row.find("memory-over-capacity", "error", message, name="mem_value", proposed=_point_moved(row))]
+        return [row.find("memory-over-capacity", "error", message, name="mem_value", proposed=shares.meant(row))]
     if usable is not None and memory > usable[0] * 1.005 and usable[0] > 1:
         return [
             row.find("memory-over-capacity", "warning",
                      f"{shown} is more than the usable {usable[0]:g} GB ({usable[1]})", name="mem_value")
         ]
     return []
-
-
-def _point_moved(row: Row) -> str | None:
-    """The memory with its point elsewhere, where that is what the other rows need."""
-    others = [mate.record.mem_gib for mate in row.around if mate is not row and mate.record.mem_gib]
-    figure = row.printed("mem_value")
-    if len(others) < 2 or figure is None:
-        return None
-    scale = figure.value / (row.record.mem_gib or 1.0)
-    low, high = 0.7 * min(others) * scale, 1.4 * max(others) * scale
-    moved = [times for times in (0.1, 0.01, 0.001, 10.0, 100.0) if low <= figure.value * times <= high]
-    if len(moved) == 1:
-        unit = (figure.step or figure.unit) * figure.scale * moved[0]
-        return as_printed(figure.shown(figure.value * moved[0]), unit) + row.cell("mem_value").lstrip("0123456789.,' ")
-    typed = slip(row.cell("mem_value"), (low, high))
-    if typed is not None and typed.how == "two digits exchanged":
-        near = [mate.record.mem_gib for mate in row.around if mate is not row and mate.record.mem_gib
-                and mate.record.mbs == row.record.mbs and same_configuration(row, mate, but=("nodes", "gpus", "dp", "gbs"))]
-        meant = typed.value / scale
-        leads = typed.text[:1] != row.cell("mem_value")[:1]  # of the last digits little comes
-        return typed.text if near and leads and 0.85 < meant / statistics.median(near) < 1.18 else None
-    return typed.text if typed is not None and typed.how == "the point moved" else None
 
 
 def _peak(row: Row) -> list[Finding]:
@@ -375,6 +355,14 @@ def _of_half_the_batch(group: list[Row], worst: Row, rates: dict[Row, float]) ->
     return len(others) > 2 and max(others) < 1.05 * min(others) and abs(off - math.log(2)) < 0.05
 
 
+def _proven(row: Row) -> bool:
+    """Whether other figures follow from the row's time and batch, and it is as fast as others: nothing is wrong then."""
+    broken, kept = broken_and_kept(row)
+    others = [mate.record.tflops for mate in row.around if mate is not row and mate.record.tflops]
+    usual = (row.record.tflops or 0.0) > 0.9 * statistics.median(others) if others else False
+    return usual and not broken and any({"sec_per_it", "gbs"} <= {name for name, _ in relation.terms} for relation, _ in kept)
+
+
 def _scaling(mates: list[Row]) -> list[Finding]:
     found = []
     rows = [row for row in mates if row.get("sec_per_it") and _slots(row)][:2000]
@@ -383,7 +371,7 @@ def _scaling(mates: list[Row]) -> list[Finding]:
         if len({row.get("gbs") for row in group}) < 2 or max(rates.values()) / min(rates.values()) < 1 + _OFF_SCALE:
             continue
         worst = _outlier(group, rates)
-        if not _of_half_the_batch(group, worst, rates):
+        if not _of_half_the_batch(group, worst, rates) or _proven(worst):
             continue
         other = min((row for row in group if row is not worst), key=lambda row: abs((_slots(row) or 0) - (_slots(worst) or 0)))
         one, two = _slots(worst) or 1.0, _slots(other) or 1.0

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import cached_property, lru_cache
 
+from seatrial.notes.lint import exceptions
 from seatrial.notes.lint.devices import device_named, presets_in
 from seatrial.notes.read.gapped import pipes_of_gaps
 from seatrial.notes.read.markdown import is_delimiter, scan
@@ -395,7 +396,8 @@ _OF_A_DEVICE = re.compile(
 _A_DEVICE = re.compile(
     r"(?<![\w.])(\d{1,3}) ?Gi?B\b(?: of)?(?: HBM\w*| VRAM| memory| RAM)? ?(?:per|/|a|each|on each)? ?"
     r"(?:GPU|device|card|GCD|accelerator|chip)s?\b|(?<![\w.])(\d{1,3}) ?Gi?B each\b|"
-    r"\b(?:GPU|device|HBM\w*|VRAM)(?: memory| capacity)?(?: of| is|:|=) ?(\d{1,3}) ?Gi?B\b(?! per node| a node|/node)",
+    r"\b(?:GPU|device|HBM\w*|VRAM)(?: memory| capacity)?(?: of| is|:|=) ?(\d{1,3}) ?Gi?B\b(?! per node| a node|/node)|"
+    r"\b(?:GPU|device|card|GCD|accelerator|chip)s?,? (?:with|have|has|of|at) (\d{1,3}) ?Gi?B\b",
     re.IGNORECASE,
 )
 _FIGURE = r"(?<![\d.])(\d{2,4}(?:\.\d+)?)(?!\d|\.\d| ?%| ?[GM]i?B)"
@@ -480,6 +482,11 @@ class Prose:
         lines = [line for line in self.lines if len(line) <= 2000 and not line.lstrip().startswith("|")]
         said = [line for line in lines if "peak" in (letters := line.casefold()) or "flop" in letters]
         return [float(next(filter(None, match.groups()))) for line in said for match in _PEAK.finditer(line)]
+
+    @cached_property
+    def exceptions(self) -> list[tuple[frozenset[float], str]]:
+        """What the text says of some rows otherwise than of the others: see `exceptions`."""
+        return exceptions.said(self.lines)
 
     @cached_property
     def prices(self) -> dict[str, float]:

@@ -107,6 +107,8 @@ FEWER = 0.42
 """Share that is enough where rows agree to their last digit."""
 LOOSE_ROWS, LOOSE_MOST = 5, 0.8
 """The same where rows agree within a few hundredths only; of five rows four, within half of that."""
+KNOWN_MOST = 0.66
+"""Share of them that is enough where what they keep to is a law, and nothing to be learned."""
 _FEW, FEW_NEAR = 40, 4
 _MOST_ROWS = 300
 UNSAID, UNSAID_MOST = "without a batch or a sequence", 0.7
@@ -389,8 +391,8 @@ def _find_named(sheet: Sheet) -> dict[tuple[str, object, object], Rule]:
             relation = Relation(_named(way.terms), way.terms, exact=False)
             known = sheet.found.setdefault(key, [])
             # A much longer product that some rows keep to as well is an accident.
-            same = frozenset(way.terms)
-            known[:] = [other for other in known if frozenset(other.terms) != same
+            same = (frozenset(way.terms), frozenset((name, -power) for name, power in way.terms))
+            known[:] = [other for other in known if frozenset(other.terms) not in same
                         and not (other.terms[0] == way.terms[0] and len(other.terms) > len(way.terms) + 1)]  # fmt: skip
             known.append(relation)
             for row, group in way.groups.items():
@@ -540,7 +542,8 @@ def _loosely(
     least = max(LOOSE_ROWS - 1, LOOSE_MOST * len(offs))
     for value in known:
         near = [off for off in where if abs(off - value) <= open_ + 2 * WINDOW]
-        if len(near) >= max(least, LOOSE_ROWS) and abs(statistics.median(near) - value) <= open_ + WINDOW / 2:
+        enough = max(LOOSE_ROWS, KNOWN_MOST * len(offs))
+        if len(near) >= enough and abs(statistics.median(near) - value) <= open_ + WINDOW / 2:
             close = [abs(off - value) for off in near if abs(off - value) <= open_ + WINDOW] or [WINDOW]
             return Rule(value, statistics.median(close), len(near), _misses(offs, value))
     wide = 2 * (open_ + (WINDOW if len(offs) > LOOSE_ROWS else WINDOW / 2))

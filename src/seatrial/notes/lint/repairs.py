@@ -8,6 +8,7 @@ above, the text.
 """
 from __future__ import annotations
 
+import itertools
 import math
 import re
 import statistics
@@ -17,6 +18,8 @@ from dataclasses import dataclass, replace
 from seatrial.columns import LAYOUT
 from seatrial.notes.lint import counts, derived, digits
 from seatrial.notes.lint.digits import Printed
+from seatrial.notes.lint.exceptions import excepted
+from seatrial.notes.lint.formulas import complete
 from seatrial.notes.lint.model_size import MODELS_DIFFER, fits_label, of_another_shape
 from seatrial.notes.lint.relations import (
     BELONGS,
@@ -44,6 +47,7 @@ from seatrial.notes.lint.relations import (
 )
 from seatrial.notes.lint.sheet import EXTRA, Finding, Level, Row, Sheet, kind_beside, mode, round_number
 from seatrial.notes.lint.throughput import SLIP, STATED_ABOVE, USUAL, formula_of_another
+from seatrial.tables.headings import older
 
 SPEEDS = ("tflops", "tokens_per_s_per_process", "mfu", "hfu")
 """What hardly differs from row to row."""
@@ -76,6 +80,9 @@ ODD = 2.0
 """A number that nobody chooses, 526 or 65356, is replaced by one that people do."""
 RECOMPUTED = 2.5
 """TFLOPs are exactly 4/3 or 3/4 of what they should be: the recomputed forward pass is counted, or is not."""
+POINTED = 1.0
+IN_ROW, NARROW = 3.0, 0.03
+"""Two figures of the row exchanged, where all relations then hold, and within how much they do at most."""
 PEAK = 1.5
 """A share of the peak that is off by the ratio of two devices' peaks, as their data sheets have them for 16 and 8 bits."""
 MANY = 3.0
@@ -209,6 +216,8 @@ def _judge(row: Row) -> tuple[list[tuple[Relation, Rule, float]], list[tuple[Rel
         off, may = measured
         if abs(off) <= may:
             kept.append((relation, rule))
+        elif excepted(row, off):  # then it is what the text says, and no more than that
+            kept.append((relation, replace(rule, constant=rule.constant + off)))
         elif abs(off) > may + (CLOSELY if relation.exact and rule.support >= 4 else 0.004) and not _of_nodes(row, relation):
             (unsaid if _unstated(row, relation, off) else broken).append((relation, rule, off))
     # A row that ran with another batch breaks all that the batch is part of.
@@ -297,7 +306,7 @@ def _mended(
     row: Row, broken: list[tuple[Relation, Rule, float]], kept: list[tuple[Relation, Rule]]
 ) -> tuple[list[tuple[Relation, Rule, float]], list[Repair]]:
     """What is broken and what would mend it; where nothing does, without what was found in the table and may be no rule."""
-    repairs = list(_repairs(row, broken, kept))
+    repairs = [*_repairs(row, broken, kept), *_in_each_others_place(row, broken, kept)]
     # Beside what is far off, what is a little off is none of the slip's.
     most = max(abs(off) for _, _, off in broken)
     grave = [each for each in broken if abs(each[2]) > max(GRAVE, most / 5)]
@@ -340,6 +349,45 @@ def _repairs(
                 yield from _scored(row, name, value, bounds, broken)
                 if name not in SEVERAL:
                     break
+
+
+def _in_each_others_place(
+    row: Row, broken: list[tuple[Relation, Rule, float]], kept: list[tuple[Relation, Rule]]
+) -> Iterator[Repair]:
+    """Two figures of the row after whose exchange all agrees: a time and a rate, or a measure before a change and after it."""
+    headings = [*row.record.printed]
+    names = {name: headings.index(heading) for name in (*MEASURES, *(EXTRA + heading for heading in older(tuple(headings))))
+             if (heading := row.column(name)) in row.record.printed}  # fmt: skip
+    for one, other in itertools.combinations(names, 2):
+        mine, its = row.printed(one), row.printed(other)
+        if mine is None or its is None or not any(is_part(one, r) or is_part(other, r) for r, _, _ in broken):
+            continue
+        values: dict[str, object] = {one: mine.meant(its.shown(its.value)), other: its.meant(mine.shown(mine.value))}
+        found = [off_by(row, relation, rule, values) for relation, rule in [*((r, rule) for r, rule, _ in broken), *kept]]
+        if all(each is not None and abs(each[0]) <= min(each[1], NARROW) + 0.002 for each in found):
+            beside = abs(names[one] - names[other]) == 1
+            score = IN_ROW + ANOTHER_RELATION * (len(broken) - 1) + (ABOVE if beside else 0.0)
+            for name, was in ((one, mine.value), (other, its.value)):
+                score += _like_peers(row, name, was, float(values[name]))  # type: ignore[arg-type]
+            yield Repair(name=one, value=values[one], shown=row.cell(other), score=score,
+                         why=f" (exchanged with {row.column(other)})")  # fmt: skip
+
+
+def _like_peers(row: Row, name: str, was: float, value: float) -> float:
+    """Above 0 when a figure looks more like those of rows on as many devices with the same batch and model."""
+    record = row.record
+    peers = [float(figure) for mate in row.around if mate is not row and mate.world == row.world
+             and (mate.record.gbs, mate.record.size_label) == (record.gbs, record.size_label)
+             and (figure := _said(mate, name))]  # fmt: skip
+    if len(peers) < 2:
+        return 0.0
+    middle = math.log(statistics.median(peers))
+    nearer = abs(math.log(was) - middle) - abs(math.log(value) - middle)
+    return ABOVE / 2 * ((nearer > 0.03) - (nearer < -0.03))
+
+
+def is_part(name: str, relation: Relation) -> bool:
+    return any(name == term for term, _ in relation.terms)
 
 
 def _cells(row: Row, broken: list[tuple[Relation, Rule, float]]) -> list[str]:
@@ -544,7 +592,7 @@ def _measure(row: Row, name: str, value: float, bounds: tuple[float, float], sco
     slip = digits.slip(text, ends) or (digits.slip(text, ends, wide=wide) if wide and not recomputed else None)
     twice = next((times for times in (2.0, 0.5) if abs(math.log(value / figure.value / times)) < max(0.006, wide)), 0.0)
     copied = _source(row, name) is not None
-    if slip is not None and slip.how in ("one digit changed", "a digit lost") and (twice or copied):
+    if slip is not None and (copied or slip.how in ("one digit changed", "a digit lost") and twice):
         slip = None  # nobody mistypes one row's figure into another's, nor into half of it
     if twice and loose and not copied:
         shown = like.like(figure.value * twice)
@@ -555,6 +603,7 @@ def _measure(row: Row, name: str, value: float, bounds: tuple[float, float], sco
     elif slip is not None:
         points = next(points for chance, points in SLIP if slip.chance < chance)
         score, why = score + points, f" ({slip.how})"
+        score += _pointed(row, name, slip.text) if slip.how == "the point moved" else 0.0
         near = points >= 2 and abs(figure.meant(slip.value) - value) <= 0.55 * figure.unit
         if points >= 3 or near or loose and slip.alone or slip.how == "the point moved" or points >= 2 and slip.how in ONE_TEXT:
             shown, value = slip.text, figure.meant(slip.value)
@@ -566,11 +615,15 @@ def _measure(row: Row, name: str, value: float, bounds: tuple[float, float], sco
     node = row.procs if row.procs and row.procs > 1 else 8  # what nodes have where nobody says it
     world = row.world or 1
     parts: dict[float, str] = {node: "of a whole node", world: "of all processes", 1 / world: "of one process"}
+    if name in ("tokens_per_s", "samples_per_s", "aggr_pflops") or name[:1] == EXTRA:
+        parts = {1 / node: "of one device of a node", node / world: "of one node"} | parts
     if row.seq and name in ("samples_per_s", "tokens_per_s"):
         parts[row.seq if name == "samples_per_s" else 1 / row.seq] = "tokens" if name == "samples_per_s" else "samples"
     for times, what in parts.items() if name != "sec_per_it" else ():
         if times != 1 and abs(math.log(ratio / times)) < tight:
-            score, why, shown = score + PART, f" (that is {what})", like.like(figure.value / times)
+            # An eighth of what more than eight devices do is nothing that anybody measures.
+            odd = times == 1 / node and world not in (1, node)
+            score, why, shown = score + PART / (1 + odd), f" (that is {what})", like.like(figure.value / times)
             code = "tflops-per-node" if name == "tflops" and times == row.procs else ""
     for times, what in ((1e-3, "in thousands"), (1e3, "of thousands")) if name in THOUSANDS and not why else ():
         if abs(math.log(ratio / times)) < tight:
@@ -582,7 +635,10 @@ def _measure(row: Row, name: str, value: float, bounds: tuple[float, float], sco
     peak = (row.peak or math.inf) if name == "tflops" else math.inf
     score += ABOVE * ((figure.value > peak) - (value > peak))
     score -= ABOVE * 2 if name in ("mfu", "hfu") and value > 1.0 >= figure.value else 0.0
-    score += _leaning(row, name, figure.value, value) if name in MEASURES else _in_line(row, name, figure.value, value)
+    if name in MEASURES:
+        score += _leaning(row, name, figure.value, value)
+    elif name[1:] not in older(tuple(row.record.printed)):  # a time before a change is as long as the model has it
+        score += _in_line(row, name, figure.value, value)
     if name in ("mfu", "hfu") and not why and any(abs(math.log(ratio * a / b)) < 0.006 for a in PEAKS for b in PEAKS if a != b):
         score, why = score + PEAK, " (over the peak of another device)"
     unexplained = not why and not copied and name[:1] != EXTRA
@@ -602,6 +658,13 @@ def _like(row: Row, name: str, figure: Printed) -> Printed:
     others = [its for mate in row.around if mate is not row and (its := mate.printed(name)) is not None]
     step, usual = figure.step or figure.unit, mode((its.step or its.unit) for its in others)[0]
     return replace(figure, step=usual) if isinstance(usual, float) and usual < step and not figure.inverse else figure
+
+
+def _pointed(row: Row, name: str, text: str) -> float:
+    """Above 0 when a point that moved leaves as many digits behind it as all other cells of the column have, and what is
+    printed does not; below 0 the other way round."""
+    places = {digits.places(cell) for mate in row.around if mate is not row and (cell := mate.cell(name))}
+    return POINTED * ((digits.places(text) in places) - (digits.places(row.cell(name)) in places)) if len(places) == 1 else 0.0
 
 
 def _in_print(figure: Printed, low: float, high: float) -> tuple[float, float]:
@@ -665,12 +728,16 @@ def _leaning(row: Row, name: str, was: float, value: float, other: dict[str, obj
 
 
 def _in_line(row: Row, name: str, was: float, value: float) -> float:
-    """Above 0 when the new value lies within what the other rows of the column have, and the printed one does not."""
+    """Above 0 when the new value lies nearer to what the other rows of the column have than the printed one does."""
     column = [figure for mate in row.around if mate is not row and (figure := _said(mate, name))]
     if len(column) < 3:
         return 0.0
-    low, high = 0.9 * min(column), 1.1 * max(column)  # type: ignore[type-var, operator]
-    return 1.5 * ((low <= value <= high) - (low <= was <= high))
+    low, high = min(column), max(column)  # type: ignore[type-var]
+
+    def stands(figure: float) -> float:
+        return 1.0 if 0.9 * low <= figure <= 1.1 * high else 0.5 if low / 3 <= figure <= 3 * high else 0.0  # type: ignore[operator]
+
+    return 1.5 * (stands(value) - stands(was))
 
 
 def _exchanges(suspects: dict[Row, tuple[list[tuple[Relation, Rule, float]], list[Repair]]]) -> None:

@@ -30,7 +30,7 @@ from seatrial.notes.read.rows import holds_memory
 from seatrial.notes.read.sound import MOST_MEASURED
 from seatrial.record import Record
 from seatrial.spec import Device
-from seatrial.tables.headings import NUMBER, clean, decimal, in_letters, normal, read_heading
+from seatrial.tables.headings import NUMBER, clean, decimal, in_letters, normal, older, read_heading
 
 if TYPE_CHECKING:
     from seatrial.notes.lint import relations
@@ -203,8 +203,8 @@ def extras(row: Row) -> list[str]:
 
 @lru_cache(maxsize=4096)
 def _extras(headings: tuple[str, ...]) -> list[str]:
-    taken = in_letters(headings)
-    return [heading for heading in headings if heading not in taken and is_extra(heading)]
+    taken, given = in_letters(headings), older(headings)
+    return [heading for heading in headings if heading in given or heading not in taken and is_extra(heading)]
 
 
 @lru_cache(maxsize=4096)
@@ -223,7 +223,8 @@ def field_of(heading: str) -> str:
 def _fields_of(headings: tuple[str, ...]) -> dict[str, str]:
     """Field -> the first heading that stands for it."""
     letters = {name: heading for heading, name in in_letters(headings).items()}
-    return letters | {name: heading for heading in reversed(headings) if (name := field_of(heading))}
+    given = older(headings)
+    return letters | {name: heading for heading in reversed(headings) if (name := field_of(heading)) and heading not in given}
 
 
 @lru_cache(maxsize=4096)
@@ -548,6 +549,8 @@ def _as_there(cell: str, figure: Printed | None, proposed: str | None) -> str | 
     number = re.search(r"(?<![\d.,])\d+,\d+(?![\d.,])", cell)
     read = number and float(number[0].replace(",", "."))
     comma = read and (len(number[0].partition(",")[2]) != 3 if figure is None else abs(figure.value - read) < 1e-9)  # type: ignore[index]
+    if money := re.match(r"[$€£]\s?", cell):
+        return money[0] + (f"{int(proposed):,}" if proposed.isdigit() and "," in cell else proposed)
     if comma and re.fullmatch(r"\d+\.\d\d0", proposed):
         proposed = proposed[:-1]  # three digits behind a comma are thousands
     return (proposed.replace(".", ",") if comma else proposed) + (times[1] if times else "")

@@ -67,7 +67,8 @@ def row_record(
         )
         return None, [problem]
     row.values = {**row.configured, **row.values}
-    devices = _COUNTED.match(str(row.values.get("machine", "")))
+    machine = str(row.values.get("machine", ""))
+    devices = _COUNTED.match(machine) or _SLICE.fullmatch(machine)
     if devices and not {"gpus", "nodes", "dp"} & {column.field for column in columns}:
         row.values["gpus"] = int(devices[1])
     around = outline.around(where.line, str(row.values.get("size_label", "")))
@@ -114,6 +115,8 @@ _PACE = re.compile(r"\s*(?:\b(ms|s|secs?)\s*/\s*(?:it|iter|iteration|step)|(?<=[
 
 _COUNTED = re.compile(r"(\d{1,5})\s?[x×]\s?[A-Za-z]")
 """`8x A100 80GB` as a machine."""
+_SLICE = re.compile(r"(?:tpu[ -]?)?v(?:5e|5litepod|6e)-(\d{1,4})", re.IGNORECASE)
+"""A slice of chips of one core, which its name counts; of others it counts the cores."""
 _OF_MEMORY = frozenset({"peak", "max", "maximum", "alloc", "allocated", "reserved", "used", "usage"})
 _MEMORY_CELL = re.compile(r"~?[\d.,]+\s?[MG]i?B", re.IGNORECASE)
 
@@ -214,6 +217,8 @@ def _take_units(row: _OpenRow, column: Column, cell: Cell) -> None:
     if column.field == "mem_value":
         if cell.unit or "mem_unit" not in row.values:
             row.values["mem_unit"] = cell.unit
+        if column.per == "node":
+            row.values["mem_scope"] = "node"
         measure = re.search(r"alloc|reserv", column.heading.lower())
         if measure:
             row.values.setdefault("mem_measure", {"alloc": "allocated", "reserv": "reserved"}[measure.group()])
@@ -314,6 +319,8 @@ def _with_context(row: _OpenRow, around: Around) -> tuple[dict[str, Any], tuple[
         values[name] = stated.value
         if name in around.inferred:
             inferred.append(name)
+    if values.get("mem_scope") == "node" and (counts_devices or (values.get("procs_per_node") or 1) > 1):
+        values = {name: value for name, value in values.items() if not name.startswith("mem_")}  # of several processes together
     replica = values.get("dp"), values.get("mbs"), _accumulated(row)
     if values.get("gbs") is None and all(isinstance(part, int) for part in replica):
         values["gbs"] = math.prod(cast(tuple[int, int, int], replica))

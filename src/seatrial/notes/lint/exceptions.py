@@ -1,0 +1,57 @@
+"""What the text excepts from what it says of all rows: `300 B tokens, except the 7B (100 B)`.
+
+    excepted(row, off)         whether a sentence gives the row another number than the others, by so much as a logarithm
+
+Of which quantity it speaks need not be known: a row that the sentence names, and that is off by the ratio of its two numbers,
+is what the sentence says it is.
+"""
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from seatrial.tables.headings import clean
+
+if TYPE_CHECKING:
+    from seatrial.notes.lint.sheet import Row
+
+_BUT = re.compile(r"\b(?:except(?:ing)?|but|apart from|other than|excluding|save for|unless|otherwise|instead of|only)\b|"
+                  r"\bsauf\b|\bau(?:ss|ß)er\b|\bexcepto\b|\bsalvo\b|\btranne\b|除|以外", re.IGNORECASE)  # fmt: skip
+_NUMBER = re.compile(r"(?<![\w.,-])(\d{1,3}(?:,\d{3})+|\d+(?:\.\d+)?) ?([kKMBT])?(?![\d-])")
+_TIMES = {"k": 1024.0, "K": 1024.0}
+NEAR = 0.012
+
+
+def said(lines: Iterable[str]) -> list[tuple[frozenset[float], str]]:
+    """Of each sentence that excepts something the logarithms of its ratios, and its words."""
+    found = []
+    for line in lines:
+        if line.lstrip().startswith("|") or len(line) > 2000 or not _BUT.search(line):
+            continue
+        for sentence in re.split(r"(?<=[.;])\s+(?=[A-Z`*])", line):
+            numbers = [float(m[1].replace(",", "")) * _TIMES.get(m[2] or "", 1.0) for m in _NUMBER.finditer(sentence)][:12]
+            logs = {math.log(one / other) for one in numbers for other in numbers if one and other and one != other}
+            if logs and _BUT.search(sentence):
+                found.append((frozenset(logs), sentence.casefold()))
+    return found
+
+
+def excepted(row: Row, off: float) -> bool:
+    text = row.sheet.text(row).exceptions
+    here = [words for logs, words in text if any(abs(abs(off) - log) < NEAR for log in logs)]
+    return any(_stands(name, words) for words in here for name in _names(row))
+
+
+def _stands(name: str, words: str) -> bool:
+    return re.search(rf"(?<![\w.]){re.escape(name.casefold())}(?![\w.])", words) is not None
+
+
+def _names(row: Row) -> Iterator[str]:
+    """What the row is called: its cells of words, the sizes in them, and words of them that few other rows have."""
+    for heading, cell in row.worded.items():
+        yield clean(cell)
+        yield from re.findall(r"\d+(?:\.\d+)?[mbt]\b", cell.casefold())
+        cells = [mate.record.printed.get(heading, "") for mate in row.around]
+        yield from (word for word in re.findall(r"[^\W\d_]{4,}", cell) if 4 * sum(word in one for one in cells) < len(cells))

@@ -1,0 +1,85 @@
+"""The memory that a row was meant to have, where what is printed cannot be: by rows whose devices hold as much of the model.
+
+    meant(row)          the cell as it should read, where a slip of the hand or all rows of its kind tell; else None
+"""
+from __future__ import annotations
+
+import statistics
+
+from seatrial.notes.lint import digits
+from seatrial.notes.lint.digits import Slip
+from seatrial.notes.lint.sheet import Row
+
+ALIKE = 1.05
+"""Within which rows of one share have the same memory."""
+NEAR = 1.1
+"""Within which a slip that is less likely than a point that moved has to lead to what they have."""
+FEWEST = 3
+
+
+def meant(row: Row) -> str | None:
+    figure, kin = row.printed("mem_value"), _kin(row)
+    others = [mate.record.mem_gib for mate in row.around
+              if mate is not row and mate.record.mem_gib and "mem_value" not in mate.reasons]  # fmt: skip
+    same = [mate.record.mem_gib or 0.0 for mate in kin if mate.record.mbs == row.record.mbs]
+    if figure is None or len(others) < 2 and not same:
+        return None
+    scale = figure.value / (row.record.mem_gib or 1.0) * figure.scale
+    alike = len(same) >= FEWEST and max(same) < ALIKE * min(same)
+    low, high = (0.85, 1.18) if alike else (0.6, 1.6) if same else (0.7, 1.4)
+    low, high = low * min(same or others), high * max(same or others)
+    if not same:  # between those with fewer and with more at a time
+        sizes = {mate: (mate.record.mbs or 0) - (row.record.mbs or 0) for mate in kin}
+        low = max([low, *(0.9 * (mate.record.mem_gib or 0.0) for mate, more in sizes.items() if more < 0)])
+        high = min([high, *(1.1 * (mate.record.mem_gib or 0.0) for mate, more in sizes.items() if more > 0)])
+    ends = low * scale, high * scale
+    places = {digits.places(mate.cell("mem_value")) for mate in row.around if mate is not row and mate.cell("mem_value")}
+    typed = {slip: _shorter(slip.text, max(places, default=0)) for slip in digits.slips(figure.like(figure.value), ends)}
+    moved = [text for slip, text in typed.items() if slip.how == "the point moved"]
+    told = [text for text in moved if digits.places(text) in places]
+    if len(told) != 1:
+        near = {_apart(slip.value / scale, kin, row): text for slip, text in typed.items()
+                if digits.places(text) in places and _is_clear(slip, row.cell("mem_value"))}  # fmt: skip
+        told = [near[min(near)]] if near and min(near) < NEAR else moved
+    if not told and alike:
+        return figure.like(statistics.median(same) * figure.value / (row.record.mem_gib or 1.0))
+    return told[0] + row.cell("mem_value").lstrip("0123456789.,'") if len(told) == 1 else None
+
+
+def _is_clear(slip: Slip, cell: str) -> bool:
+    """Whether it changes the number by far: a digit typed before it, or its first two exchanged."""
+    leads = slip.text[:1] != cell[:1]
+    return slip.how == "a digit too many" and 5 * slip.value < float(digits.plain(cell) or 0) or (
+        slip.how == "two digits exchanged" and leads)  # fmt: skip
+
+
+def _apart(memory: float, kin: list[Row], row: Row) -> float:
+    """By which factor it differs from the nearest of its kind; a larger micro-batch needs more, and a smaller one less."""
+    factors = []
+    for mate in kin:
+        its, more = mate.record.mem_gib or 1.0, (mate.record.mbs or 0) - (row.record.mbs or 0)
+        if more == 0 or (more > 0) == (its >= memory):
+            factors.append(max(its / memory, memory / its))
+    return min(factors, default=float("inf"))
+
+
+def _kin(row: Row) -> list[Row]:
+    """Rows of the file whose devices hold the same share of the model, with any micro-batch."""
+    record, own = row.record, _share(row)
+    if record.tp is None and record.pp is None and record.mbs is None:
+        return []
+    return [mate for mate in row.elsewhere if mate is not row and mate.record.mem_gib and "mem_value" not in mate.reasons
+            and _share(mate) == own]  # fmt: skip
+
+
+def _share(row: Row) -> tuple[object, ...]:
+    record = row.record
+    return (record.size_label, record.machine, record.tp, record.pp, row.beside("cp"), row.seq, record.mem_unit,
+            record.recompute, record.zero_stage, row.described)  # fmt: skip
+
+
+def _shorter(text: str, places: int) -> str:
+    """Without noughts beyond as many digits behind the point as a column has."""
+    while digits.places(text) > places and text.endswith("0"):
+        text = text[:-1].rstrip(".")
+    return text

@@ -1,0 +1,218 @@
+"""Totals and means: of a table's last row, and of a sentence below it.
+
+    check(sheet)          findings on those that the rows do not give
+
+    | sum |  |  | 20.651 | 165.2 |
+    In total 72,868 GPU hours and $160,310 in 10.4 days.
+
+A total agrees with the rows as they are printed, or as other findings mend them. In a sentence it may be of more than the
+table: it is told only where another total of the same sentence agrees, or where a slip of the hand leads from the sum to it.
+"""
+from __future__ import annotations
+
+import math
+import re
+import statistics
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from seatrial.notes.lint import digits
+from seatrial.notes.lint.sheet import EXTRA, Finding, Row, Sheet
+from seatrial.tables.headings import NUMBER, clean, decimal, normal
+from seatrial.tables.tongues import in_english
+
+FEWEST, MOST_ROWS = 2, 500
+_TOTAL = re.compile(r"(?:(?:grand|sub)[ -]?)?(?:total|sum|totals|all|overall)|Σ|∑|summe|gesamt|insgesamt|somme|totale|suma|"
+                    r"итого|всего|合計|总计|合计|總計|(?:total|sum) .{0,20}", re.IGNORECASE)  # fmt: skip
+_MEAN = re.compile(r"mean|average|avg\.?|Ø|⌀|mittel(?:wert)?|schnitt|moyenne|media|promedio|średnia|среднее|平均",
+                   re.IGNORECASE)  # fmt: skip
+_ADDED = re.compile(r"\b(?:hours?|days?|weeks?|h|costs?|price|usd|eur|dollars?|euros?|tokens|steps|iterations|iters|updates|"
+                    r"kwh|mwh|energy|samples|charge)\b|[$€£]", re.IGNORECASE)  # fmt: skip
+_A_RATE = re.compile(r"\bper\b|\ba second\b|rate\b|\bbatch|\bseq|tflops|mfu", re.IGNORECASE)
+_IN_ALL = re.compile(r"\b(?:in total|totals?|total(?:ling|led)|altogether|all in all|sums? (?:up )?to|adds? up to|combined|"
+                     r"so far|insgesamt|zusammen|gesamt|au total|en total|in totale|итого|всего)\b|合計|总计|合计|總計",
+                     re.IGNORECASE)  # fmt: skip
+_UNIT = (r"(?:[kMBT]\s)?(?:(?:GPU|node|TPU|chip|card|device|NPU|HPU)[ -]?)?(?:hours?|h|days?|iterations?|iters|steps|updates|"
+         r"tokens|kWh|MWh|EUR|USD|euros?|dollars?)")  # fmt: skip
+_SAID = re.compile(rf"([$€£])\s?({NUMBER.pattern})|(?<![\w.,$€£-])({NUMBER.pattern})\s?({_UNIT})\b"
+                   r"(?! ?(?:/|per\b|a\b|each\b))", re.IGNORECASE)  # fmt: skip
+_TIMES = {"k": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
+OFF, NEAR = 0.02, 0.02
+"""From which share on a total is off; and within which, of a sentence, it agrees with what rows scatter about."""
+
+
+def check(sheet: Sheet) -> list[Finding]:
+    found: list[Finding] = []
+    for (_, table), mates in sheet.tables.items():
+        if table is not None and len(mates) > FEWEST:
+            found += _rows(mates[:MOST_ROWS])
+    for file, text in sheet.prose.items():
+        if any(_IN_ALL.search(line) for line in text.lines):
+            found += _sentences(sheet, file)
+    return found
+
+
+# ---- rows
+
+
+def _is_row(row: Row, pattern: re.Pattern[str]) -> bool:
+    first = next((clean(cell).strip(" :*_") for cell in row.record.printed.values() if clean(cell).strip(" :*_")), "")
+    return pattern.fullmatch(first) is not None
+
+
+def _rows(mates: list[Row]) -> Iterator[Finding]:
+    members: list[Row] = []
+    for row in mates:
+        total, mean = _is_row(row, _TOTAL), _is_row(row, _MEAN)
+        if not total and not mean:
+            members.append(row)
+            continue
+        if len(members) >= FEWEST:
+            yield from _one_row(row, members, _sums if total else _means, added=total)
+        members = members if mean else []
+
+
+def _one_row(row: Row, members: list[Row], ways: Callable[[list[float]], list[float]], *, added: bool) -> Iterator[Finding]:
+    for heading, cell in row.record.printed.items():
+        shown, column = digits.plain(cell), [_figures(member, heading) for member in members]
+        if not shown or any(one is None for one in column) or not float(shown):
+            continue
+        words = f"{normal(in_english(clean(heading), surely=True))} {heading}"
+        if added and (not _ADDED.search(words) or _A_RATE.search(words)):
+            continue
+        given = [ways([one[at] for one in column if one is not None]) for at in (0, 1)]
+        rounding = sum(_half(member.record.printed.get(heading, "")) for member in members)
+        open_ = _half(cell) + rounding / (1 if added else len(members))
+        if any(abs(float(shown) - meant) <= open_ + 0.002 * abs(meant) for each in given for meant in each):
+            continue
+        meant = given[1][0]
+        if meant > 0 and abs(math.log(float(shown) / meant)) > OFF:
+            what = "the rows above add up to" if added else "the mean of the rows above is"
+            proposed = _like(cell, meant)
+            message = f"{heading} {cell.strip()} -> {proposed}: {what} {proposed}"
+            yield row.find("aggregate", "error", message, column=heading, printed=cell.strip(), proposed=proposed)
+
+
+def _sums(values: list[float]) -> list[float]:
+    """And what else a last row may have: of runs at the same time the longest."""
+    return [math.fsum(values), max(values)]
+
+
+def _means(values: list[float]) -> list[float]:
+    positive = all(value > 0 for value in values)
+    more = [statistics.harmonic_mean(values), statistics.geometric_mean(values)] if positive else []
+    return [statistics.fmean(values), statistics.median(values), *more]
+
+
+def _figures(row: Row, heading: str) -> tuple[float, float] | None:
+    """The number of a cell as it is printed, and as findings mend it."""
+    shown = digits.plain(row.record.printed.get(heading, ""))
+    if not shown:
+        return None
+    name = next((name for name, its in row.columns.items() if its == heading), EXTRA + heading)
+    figure, value = row.printed(name) if name in row.fixed else None, row.get(name) if name in row.fixed else None
+    return float(shown), figure.shown(value) if figure is not None and value is not None else float(shown)
+
+
+def _half(cell: str) -> float:
+    return 0.5 * 10.0 ** -digits.places(cell) if digits.plain(cell) else 0.0
+
+
+def _like(cell: str, value: float) -> str:
+    """With the sign of money, the thousands and the digits that a cell has."""
+    match = NUMBER.search(clean(cell))
+    printed = match.group() if match else ""
+    text = f"{value:,.{digits.places(cell)}f}"
+    text = text if re.search(r",\d{3}", printed) else text.replace(",", "")
+    return (cell[: cell.index(printed[0])] if cell[:1] in ("$", "€", "£") else "") + text
+
+
+# ---- sentences
+
+
+@dataclass(frozen=True)
+class _Said:
+    line: int
+    text: str
+    value: float
+    unit: str
+    """hours, gpu hours, $ …"""
+    sums: tuple[float, ...]
+    """As the rows have it: printed, and mended."""
+
+    @property
+    def agrees(self) -> bool:
+        half = _half(self.text) * self.value / float(digits.plain(self.text) or 1)
+        return any(abs(self.value - total) <= half + NEAR * total for total in self.sums)
+
+
+def _sentences(sheet: Sheet, file: str) -> Iterator[Finding]:
+    lines = sheet.prose[file].lines
+    tables = [rows for (its, table), rows in sheet.tables.items() if its == file and table is not None]
+    for number, line in enumerate(lines, 1):
+        if len(line) > 2000 or line.lstrip().startswith(("|", "#")) or not _IN_ALL.search(line):
+            continue
+        above = [rows for rows in tables if (rows[-1].record.source_line or 0) < number]
+        rows = max(above, key=lambda rows: rows[-1].record.source_line or 0, default=[])
+        rows = [row for row in rows[:MOST_ROWS] if not _is_row(row, _TOTAL) and not _is_row(row, _MEAN)]
+        between = lines[(rows[-1].record.source_line or 0) if rows else 0 : number - 1]
+        if len(rows) < FEWEST or any(one.startswith("#") for one in between):
+            continue
+        # A sentence may go on in the next line.
+        more = lines[number] if number < len(lines) and not lines[number].lstrip().startswith(("|", "#")) else ""
+        said = [*_said(line, number, rows), *(_said(more, number + 1, rows) if more and not _IN_ALL.search(more) else ())]
+        yield from _told(said, file)
+
+
+def _said(line: str, number: int, rows: list[Row]) -> Iterator[_Said]:
+    for match in _SAID.finditer(line):
+        groups = [group for group in match.groups() if group]
+        text = next(group for group in groups if group[:1].isdigit())
+        unit = next(group for group in groups if group is not text)
+        scale, _, bare = unit.partition(" ") if unit[:1] in _TIMES and unit[1:2] == " " else ("", "", unit)
+        sums = _of_rows(normal(bare) or bare, rows)
+        value = float(decimal(text)) * _TIMES.get(scale, 1.0)
+        if sums and value:
+            yield _Said(number, match.group().strip(), value, bare, sums)
+
+
+_PLAIN = {"h": "hours", "hour": "hours", "day": "days", "iters": "iterations", "steps": "iterations", "iteration": "iterations",
+          "usd": "$", "dollars": "$", "dollar": "$", "eur": "€", "euros": "€", "euro": "€"}  # fmt: skip
+
+
+def _of_rows(unit: str, rows: list[Row]) -> tuple[float, ...]:
+    """The sums of the column that holds such figures, where one alone does; of tokens also what iterations give."""
+    words = " ".join(_PLAIN.get(word, word) for word in unit.split())
+    sums: list[tuple[float, ...]] = []
+    for heading in rows[0].record.printed:
+        its = normal(in_english(clean(heading), surely=True))
+        money = bool(re.search(r"\b(?:cost|price|usd|eur|dollars?|euros?|charge)\b|[$€£]", f"{its} {heading}"))
+        its = " ".join(_PLAIN.get(word, word) for word in its.split())
+        same = money if words in ("$", "€", "£") else re.fullmatch(rf"(?:(?:wall|total|training) )?{words}(?: [bmt])?", its)
+        column = [_figures(row, heading) for row in rows] if same and not _A_RATE.search(its) else []
+        if column and all(one is not None for one in column):
+            times = _TIMES.get(its[-1:].upper(), 1.0) if re.search(r" [bmt]$", its) else 1.0
+            sums.append(tuple(times * math.fsum(one[at] for one in column if one is not None) for at in (0, 1)))
+    if not sums and words == "tokens":
+        each = [(row.get("tokens_per_s") or 0.0) * (row.get("sec_per_it") or 0.0) * (row.record.iteration or 0) for row in rows]
+        sums = [(math.fsum(each),)] if all(each) else []
+    return sums[0] if len(sums) == 1 else ()
+
+
+def _told(said: list[_Said], file: str) -> Iterator[Finding]:
+    proven = any(one.agrees for one in said)
+    for one in said:
+        meant = one.sums[-1]
+        if one.agrees or not meant or abs(math.log(one.value / meant)) < 4 * OFF:
+            continue
+        scale = one.value / float(digits.plain(one.text))
+        slip = digits.slip(digits.plain(one.text), (meant / scale * (1 - NEAR / 2), meant / scale * (1 + NEAR / 2)))
+        typed = slip is not None and slip.how in ("the point moved", "two digits exchanged", "a digit too many")
+        if proven or typed:
+            match = NUMBER.search(one.text)
+            printed = match.group() if match else one.text
+            proposed = slip.text if slip is not None and typed else _like(printed, meant / scale)
+            why = f" ({slip.how})" if slip is not None and typed else ""
+            message = f"{one.text} -> {proposed}{why}: the rows above add up to {meant / scale:.6g}"
+            yield Finding(file=file, line=one.line, code="aggregate", level="error", message=message, column=one.unit,
+                          printed=printed, proposed=proposed)  # fmt: skip
