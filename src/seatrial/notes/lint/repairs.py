@@ -19,7 +19,6 @@ from seatrial.columns import LAYOUT
 from seatrial.notes.lint import counts, derived, digits
 from seatrial.notes.lint.digits import Printed
 from seatrial.notes.lint.exceptions import excepted
-from seatrial.notes.lint.formulas import complete
 from seatrial.notes.lint.model_size import MODELS_DIFFER, fits_label, of_another_shape
 from seatrial.notes.lint.relations import (
     BELONGS,
