@@ -60,7 +60,7 @@ heads:
 kv_heads:
     gqa groups
 recompute:
-    act ckpt, grad ckpt, activation recomputation, act checkpointing, grad checkpointing
+    act ckpt, grad ckpt, activation recomputation, act checkpointing, grad checkpointing, checkpointing, ac mode
 zero_stage:
     deepspeed stage, stufe, zero stufe
 dtype:

@@ -12,7 +12,7 @@ from seatrial.notes.lint.digits import as_printed, slip
 from seatrial.notes.lint.duplicates import same_configuration
 from seatrial.notes.lint.formulas import Reading
 from seatrial.notes.lint.labels import label_parameters
-from seatrial.notes.lint.sheet import Finding, Nearby, Row, Sheet
+from seatrial.notes.lint.sheet import Finding, Nearby, Row, Sheet, field_of, is_extra
 
 _FALL = 0.03
 """Memory differs by so much between repeats; only a larger fall is one."""
@@ -35,7 +35,7 @@ def _series(rows: list[Row], name: str) -> list[list[Row]]:
                *(row.get(n) for n in ("dp", "tp", "pp", "mbs") if n not in but))  # fmt: skip
         series = alike.setdefault(key, [])
         home = next((group for group in series if same_configuration(row, group[0], but=but)
-                     and row.described == group[0].described), None)  # fmt: skip
+                     and row.described == group[0].described and _settings(row) == _settings(group[0])), None)  # fmt: skip
         if home is None:
             series.append([row])
         else:
@@ -43,6 +43,14 @@ def _series(rows: list[Row], name: str) -> list[list[Row]]:
     return [
         sorted(group, key=lambda row: row.get(name) or 0) for series in alike.values() for group in series if len(group) > 1
     ]
+
+
+def _settings(row: Row) -> list[str]:
+    """What else was set, as its cells say it: flags and remarks that no field takes, and figures that rows share. A figure that
+    no other row has was measured."""
+    shared = row.sheet.shared(row.key)
+    return [cell.strip() for heading, cell in row.record.printed.items()
+            if field_of(heading) == "notes" or is_extra(heading) and (heading in shared or row.figure(heading) is None)]
 
 
 _THOUSANDFOLD = (1024.0, 1 / 1024.0)
@@ -110,7 +118,10 @@ def _memory_falls(mates: list[Row]) -> list[Finding]:
             exchange = _ordered(group, small, large)
             hint = "; exchanged they would rise" if exchange else ""
             twins = f", in line with {len(rest)} other row{'s' if len(rest) > 1 else ''}" if exchange and rest else ""
+            odd = _odd_one(small, large)
             for row, other in ((small, large), (large, small)):
+                if odd is not None and row is not odd:
+                    continue
                 found.append(
                     row.find("memory-monotone", "warning", f"{message}{hint}{twins}", name="mem_value",
                              proposed=other.cell("mem_value") if exchange else None)
@@ -158,11 +169,23 @@ def _line(points: list[tuple[float, float]]) -> tuple[float, float, float] | Non
 
 def _slower(row: Row, other: Row) -> bool:
     """Whether a sample takes longer, though more are done at a time; the filling of the pipeline left out."""
-    each = [(r.get("sec_per_it") or math.nan) / ((_slots(r) or math.nan) * (r.get("mbs") or 1)) for r in (row, other)]
+    piped = (row.get("pp") or 1) > 1
+    each = [(r.get("sec_per_it") or math.nan) / ((_slots(r) or math.nan) * (r.get("mbs") or 1) if piped else r.get("gbs") or 1)
+            for r in (row, other)]  # fmt: skip
     return each[0] > each[1] * (1 + _SLOWER)
 
 
-_SLOWER = 0.12
+_SLOWER = 0.03
+
+
+def _odd_one(small: Row, large: Row) -> Row | None:
+    """The one of two whose memory is far from all other rows of the table, where the other's is among them."""
+    others = [mate.record.mem_gib for mate in small.around if mate.record.mem_gib and mate not in (small, large)]
+    far = [row for row in (small, large) if others and not min(others) / _FAR < (row.record.mem_gib or 0) < max(others) * _FAR]
+    return far[0] if len(far) == 1 else None
+
+
+_FAR = 1.5
 
 
 def _point_between(group: list[Row], row: Row) -> tuple[float, int, str] | None:

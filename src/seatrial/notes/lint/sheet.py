@@ -544,6 +544,7 @@ class Sheet:
     _steps: dict[tuple[tuple[str, int | None], str], digits.Steps] = field(default_factory=dict)
     _ordered: dict[tuple[tuple[str, int | None], str], list[float]] = field(default_factory=dict)
     _unknown: dict[tuple[str, int | None], bool] = field(default_factory=dict)
+    _shared: dict[tuple[str, int | None], frozenset[str]] = field(default_factory=dict)
     _counts: dict[tuple[tuple[str, int | None], str], Counter[object]] = field(default_factory=dict)
     _laid_out: dict[str, dict[tuple[int | None, ...], list[Row]]] = field(default_factory=dict)
     _bearers: dict[tuple[str, str, int | None], dict[object, list[Row]]] = field(default_factory=dict)
@@ -614,6 +615,15 @@ class Sheet:
             headings = extras(rows[0])
             self._unknown[key] = any(len({row.figure(heading) for row in rows} - {None}) > 1 for heading in headings)
         return self._unknown[key]
+
+    def shared(self, key: tuple[str, int | None]) -> frozenset[str]:
+        """The columns that no field takes whose figures most rows of the table share with another row."""
+        if key not in self._shared:
+            rows = self.tables[key][:_NEAR]
+            counts = {heading: Counter(row.figure(heading) for row in rows) for heading in extras(rows[0])}
+            self._shared[key] = frozenset(heading for heading, seen in counts.items()
+                                          if 2 * sum(n for n in seen.values() if n > 1) > len(rows))  # fmt: skip
+        return self._shared[key]
 
     def in_file(self, row: Row, name: str, *, hidden: int | None = None) -> list[object]:
         """The values that the other rows of the file have in a field, each once, in the order they first come; of rows with

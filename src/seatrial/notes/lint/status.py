@@ -55,7 +55,7 @@ def text_in_number(row: Row) -> Iterator[Finding]:
     for heading, cell in row.worded.items():
         if number := number_among_words(heading, cell):
             message, text = f'"{cell.strip()}" has words in a column of numbers: they belong into the notes', cell.strip()
-            yield row.find("text-in-number", "warning", message, column=heading, printed=text, proposed=number)
+            yield row.find("text-in-number", "info", message, column=heading, printed=text, proposed=number)
 
 
 @functools.lru_cache(maxsize=65536)
