@@ -18,7 +18,9 @@ from seatrial.columns import LAYOUT
 from seatrial.notes.lint.digits import Slip, overlap, slip
 from seatrial.notes.lint.formulas import complete
 from seatrial.notes.lint.repairs import broken_and_kept
-from seatrial.notes.lint.sheet import CONFIGURATION, MEASURED, Finding, Level, Nearby, Row, Sheet, field_of
+from seatrial.notes.lint.sheet import CONFIGURATION, MEASURED, Finding, Level, Nearby, Row, Sheet, field_of, is_extra
+from seatrial.notes.read.statements import read_status
+from seatrial.tables.headings import NUMBER
 
 _FAR = 0.15
 """Logarithm of the ratio from which a figure is far from its neighbours'."""
@@ -91,7 +93,8 @@ def _setting(row: Row, name: str) -> object:
 
 def printed_configuration(row: Row) -> tuple[tuple[str, str], ...]:
     """Every cell that says what was asked, as it is printed."""
-    return tuple((heading, _plain_cell(cell)) for heading, cell in row.record.printed.items() if _is_asked(heading))
+    return tuple((heading, _plain_cell(cell)) for heading, cell in row.record.printed.items()
+                 if _is_asked(heading) or _names(heading, cell))
 
 
 _RESULTS = {*MEASURED, "notes", "date", "mfu", "hfu", "loss", "tokens_per_s_per_process", "throughput", "outcome", "state"}
@@ -105,6 +108,22 @@ def _is_asked(heading: str) -> bool:
 @lru_cache(maxsize=16384)
 def _plain_cell(cell: str) -> str:
     return re.sub(r"[\s^†‡]+", " ", cell).strip()
+
+
+def settings(row: Row) -> list[str]:
+    """What else was set, as its cells say it: flags and remarks that no field takes, words under a heading of figures, and
+    figures that rows share. A figure that no other row has was measured."""
+    shared = row.sheet.shared(row.key)
+    return [cell.strip() for heading, cell in row.record.printed.items()
+            if field_of(heading) == "notes" or _names(heading, cell)
+            or is_extra(heading) and (heading in shared or row.figure(heading) is None)]
+
+
+@lru_cache(maxsize=16384)
+def _names(heading: str, cell: str) -> bool:
+    """Whether a cell has a name where others have figures: `fused` under a heading of losses, but not what came of a run."""
+    figures = field_of(heading) in _RESULTS - {"notes", "date", "outcome", "state"}
+    return figures and cell.lower() != cell.upper() and not NUMBER.search(cell) and not read_status(cell).failed
 
 
 def _pairs(rows: list[Row]) -> Iterator[tuple[Row, Row]]:
@@ -329,7 +348,7 @@ def _memories(pairs: list[tuple[Row, Row]]) -> list[Finding]:
         one, two = a.record.mem_gib, b.record.mem_gib
         if not one or not two or a.record.mem_scope != b.record.mem_scope or abs(math.log(one / two)) < 0.2:
             continue
-        if a.record.size_label != b.record.size_label:
+        if a.record.size_label != b.record.size_label or a.key == b.key and settings(a) != settings(b):
             continue
         if _memory_slip(a, b) is None and _memory_slip(b, a) is None:
             continue
