@@ -393,7 +393,7 @@ _FIGURE = r"(?<![\d.])(\d{2,4}(?:\.\d+)?)(?!\d|\.\d| ?%| ?[GM]i?B)"
 _PEAK = re.compile(
     rf"\bpeaks?\b(?: (?:of|at|is|being|dense|bf16|fp16))*[ :=]{{1,3}}{_FIGURE}|"
     rf"{_FIGURE} ?TFLOP\S*(?: \w+){{0,2}} (?:dense|peak)\b|"
-    rf"{_FIGURE} \((?=(?:TPU )?v[2-6][ep]?\b|[AHVBL]\d{{2,3}}S?\b|MI\d|Gaudi)|"
+    rf"{_FIGURE} (?:TFLOP\S* )?(?:\(|for (?:the |an? )?)(?=(?:TPU )?v[2-6][ep]?\b|[AHVBL]\d{{2,3}}S?\b|MI\d|Gaudi)|"
     rf"\b(?:[AHVBL]\d{{2,3}}S?|MI\d+X?|(?:TPU )?v[2-6][ep]?|Gaudi ?\d)(?::| has| does| \() ?{_FIGURE} ?TFLOP", re.IGNORECASE
 )
 _AN_HOUR = re.compile(r"[$€£]|\b(?:dollars?|euros?|usd|eur)\b|\bpri(?:ces?|x)\b|\bpreise?\b", re.IGNORECASE)

@@ -577,9 +577,15 @@ def rule_of(row: Row, relation: Relation) -> Rule | None:
         for rule in (rules.get(("table", row.key, name)), rules.get(("file", file, name))):
             if rule is not None and rule.support >= 2:
                 return rule
-            if not relation.exact and row.sheet.has_unknown(row.key):
-                break  # a column that nobody reads may set what other tables have in common
+            if not relation.exact and (row.sheet.has_unknown(row.key) or "model" in relation.apart and _of_any_model(row)):
+                break  # a column that nobody reads, or another model, may set what other tables have in common
     return _by_data_sheet(row, relation)
+
+
+def _of_any_model(row: Row) -> bool:
+    """Whether nobody says of which model the row is, in a table long enough to tell what its own one costs."""
+    record = row.record
+    return not (record.size_label or record.layers or record.hidden) and len(row.mates) > ENOUGH_ROWS
 
 
 def _by_data_sheet(row: Row, relation: Relation) -> Rule | None:

@@ -142,7 +142,7 @@ EXTRA = "+"
 """Before the heading of a column that no field takes, where a field is named."""
 _PLANNED = re.compile(r"planned|plan|estimate[d]?|est\.?|projected|projection|forecast|predicted|target|theoretical")
 _KINDS = re.compile(r"\b(?:[AHBL]20|[AL]4|T4|A[13]0|[AL]40S?|V100S?|P[14]0|P100|[AH][18]00|H200|B[123]00|G[BH][23]00)\b|"
-                    r"\bMI\d{3}X?\b|\bTPU ?v\d\w?|\bGaudi ?\d?|\bA64FX\b", re.IGNORECASE)  # fmt: skip
+                    r"\bMI\d{3}X?\b|\bTPU ?v\d\w?|\bv[56][ep]\b|^v[2-6][ep]?$|\bGaudi ?\d?|\bA64FX\b", re.IGNORECASE)  # fmt: skip
 DEVICES = re.compile(rf"{_KINDS.pattern}|\b(?:mx|nv)?fp(?:4|8|16|32)\b|\bbf16\b|\bint8\b", re.IGNORECASE)
 _DIGIT = re.compile(r"\d")
 _REFERENCE = re.compile(r"duplicate|same|line|\bsee\b|\bref", re.IGNORECASE)
@@ -431,6 +431,8 @@ class Row:
         if self.device is not None and (is_preset(self.device) or not said):
             return max(self.device.peak_tflops.values()) * (1.15 if self.device.kind == "cpu" else 1.0)
         own = self.device.peak_tflops.get("bf16") if self.device is not None else None
+        if self.device is not None and own and self.record.machine and not any(abs(peak / own - 1) < 0.02 for peak in said):
+            return max(self.device.peak_tflops.values())  # what the text says is another device's
         return next((peak for peak in said if own and abs(peak / own - 1) < 0.02), max(said, default=None))
 
     @property
