@@ -284,7 +284,7 @@ def _pasted(rows: list[Row]) -> list[Finding]:
                 continue
             if printed_configuration(first) == printed_configuration(row):
                 continue
-            there = [mate.get(first_name) for mate in row.around]
+            there = [mate.get(first_name) for mate in (row.around if first.key == row.key else [*row.around, *first.around])]
             near = sum(abs(math.log(value / lead.value)) < 0.1 for value in there if value)
             # As much for each device is as much time, but for a little; of two figures the finer one tells.
             alike = _share(row) is not None and _share(row) == _share(first) and row.devices == first.devices
@@ -292,7 +292,7 @@ def _pasted(rows: list[Row]) -> list[Finding]:
             figures = [figure for figure in (lead, row.printed(name)) if figure is not None]
             open_ = min(2 * figure.slack for figure in figures) if alike else lead.unit / lead.value
             chance = near * open_ / (0.02 if alike else 0.2) * (len(row.around) / 4 if alike else 1)
-            if chance > _LIKELY:
+            if chance > (_LIKELY if first.key == row.key else _SURE):
                 continue
             if not _doubts(first) and not _doubts(row) and _apart(first, row):
                 continue
@@ -322,7 +322,8 @@ def _figure_pairs(row: Row) -> Iterator[tuple[str, str]]:
 
 
 def _share(row: Row) -> float | None:
-    return row.record.gbs / row.world if row.record.gbs and row.world else None
+    """Sequences of a device, or tokens where the sequence is said; of all devices where nobody counts them."""
+    return row.record.gbs * (row.seq or 1) / (row.world or 1) if row.record.gbs else None
 
 
 def _doubts(row: Row) -> int:

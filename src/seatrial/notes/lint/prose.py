@@ -180,6 +180,14 @@ class Hints:
         value = getattr(record, name)
         return next((n for n, _ in self._visible(record.source_line or 0) if self._said(n).get(name) == value), None)
 
+    def nearest(self, record: Record, name: str, *, surely: bool) -> tuple[object, int] | None:
+        """What the text nearest above a row says of a field, and in which line."""
+        for number, _ in self._visible(record.source_line or 0):
+            said = self._said(number) if surely else {**self._loose(number), **self._said(number)}
+            if name in said:
+                return said[name], number
+        return None
+
     def mixture(self, record: Record) -> bool:
         """Whether the text around a row speaks of experts."""
         return record.table is not None and bool(self.lines) and "experts" in self._of(record)

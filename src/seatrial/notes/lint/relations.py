@@ -377,8 +377,9 @@ def _find_named(sheet: Sheet) -> dict[tuple[str, object, object], Rule]:
             known = sheet.found.setdefault(key, [])
             # A much longer product that some rows keep to as well is an accident.
             same = frozenset(way.terms)
-            known[:] = [other for other in known if frozenset(other.terms) != same
-                        and not (other.terms[0] == way.terms[0] and len(other.terms) > len(way.terms) + 1)]  # fmt: skip
+            known[:] = [other for other in known if not frozenset(other.terms) <= same
+                        and not (other.terms[0] == way.terms[0] and (len(other.terms) > len(way.terms) + 1
+                                 or _kept(sheet.tables[key], other) < way.kept))]  # fmt: skip
             known.append(relation)
             for row, group in way.groups.items():
                 row.groups[relation.name] = group
@@ -388,6 +389,13 @@ def _find_named(sheet: Sheet) -> dict[tuple[str, object, object], Rule]:
                 rule = Rule(constant, way.scatter, max(2, way.kept), _misses(offs, constant))
                 rules["table", key, (relation.name, group)] = rule
     return rules
+
+
+def _kept(rows: list[Row], relation: Relation) -> int:
+    """How many rows agree on a relation within their digits."""
+    offs = [(off, slack(row, relation)) for row in rows[:_FEW] if (off := residue(row, relation)) is not None]
+    middle = statistics.median(off for off, _ in offs) if offs else 0.0
+    return sum(abs(off - middle) <= may + EXACTLY for off, may in offs)
 
 
 def _named(terms: tuple[tuple[str, int], ...]) -> str:
