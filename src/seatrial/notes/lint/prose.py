@@ -416,6 +416,19 @@ _UNEVEN = re.compile(
 )
 
 
+_FACTOR = re.compile(r"(?<![\w.])([2-9]|72|96)(?:\.0)? ?[·*×x⋅]? ?(?:N(?:_\w+)?|P|params?|parameters|B ?[·*×x⋅]? ?[sSlL]\w*)(?![a-zA-Z])"
+                     r"|\b(?:factor|with|or|statt|and|by) (72|96)\b")
+_AMOUNT = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?) ?([MBT]|billion|million|trillion)(?!\w)")
+_AMOUNTS = {"M": 1e6, "B": 1e9, "T": 1e12}
+_FEW = 6
+
+
+def _apart(amounts: set[float]) -> frozenset[float]:
+    """The logarithms of their ratios; of many amounts some two have any ratio."""
+    few = sorted(amounts) if len(amounts) <= _FEW else []
+    return frozenset(math.log(more / less) for at, less in enumerate(few) for more in few[at + 1 :])
+
+
 @dataclass(frozen=True)
 class Prose:
     lines: tuple[str, ...]
@@ -477,6 +490,15 @@ class Prose:
         lines = [line for line in self.lines if len(line) <= 2000 and not line.lstrip().startswith("|")]
         said = [line for line in lines if "peak" in (letters := line.casefold()) or "flop" in letters]
         return [float(next(filter(None, match.groups()))) for line in said for match in _PEAK.finditer(line)]
+
+    @cached_property
+    def ratios(self) -> tuple[frozenset[float], frozenset[float]]:
+        """By which factors, as logarithms, rows may differ because the text counts in two ways: FLOPs, and tokens to train on."""
+        lines = [line for line in self.lines if len(line) <= 2000 and not line.lstrip().startswith("|")]
+        flops = {float(match[1] or match[2]) for line in lines for match in _FACTOR.finditer(line)}
+        tokens = {float(match[1]) * _AMOUNTS[match[2][0].upper()] for line in lines if "token" in in_english(line).casefold()
+                  for match in _AMOUNT.finditer(line)}  # fmt: skip
+        return _apart(flops), _apart(tokens)
 
     @cached_property
     def prices(self) -> dict[str, float]:

@@ -124,9 +124,24 @@ def check(sheet: Sheet) -> list[Finding]:
         _exchanges(suspects)
         found += _stated_otherwise(mates)
         for row, (broken, repairs) in suspects.items():
+            if broken and all(_counted_otherwise(row, *each) for each in broken) and not any(map(_slipped, repairs)):
+                row.settled = True
+                continue
             if broken and (repairs or not _of_another_kind(row, broken, suspects)):
                 found += _report(row, broken, repairs)
     return found
+
+
+def _counted_otherwise(row: Row, relation: Relation, rule: Rule, off: float) -> bool:
+    """Whether the text counts FLOPs, or tokens to train on, in two ways that differ by as much as the row is off."""
+    flops, tokens = row.sheet.text(row).ratios
+    ratios = tokens if _is_found(relation) else flops if _has_flops(relation) else ()
+    return any(abs(abs(off) - ratio) <= slack(row, relation) + wobble(row, relation, rule) + CLOSELY for ratio in ratios)
+
+
+def _slipped(repair: Repair) -> bool:
+    """Whether a slip of the hand explains it, and no habit of counting."""
+    return bool(repair.why) and repair.code != "formula-mixed" and repair.score >= CLEAR
 
 
 def _of_another_kind(row: Row, broken: list[tuple[Relation, Rule, float]], suspects: Suspects) -> bool:
