@@ -26,7 +26,8 @@ Kind = Literal[
 
 _NAMES = """
 machine word:
-    machine, cluster, system, hardware, device, card, chip, chip type, tpu, tpu type, tpu version, gpu type, gpu model, accelerator, device type, accelerator type,
+    machine, cluster, system, hardware, device, card, chip, chip type, tpu, tpu type, tpu version,
+    gpu type, gpu model, accelerator, device type, accelerator type,
     pod, slice
 gpus:
     ngpu, tpu chips, nb gpu, nb gpus, npu num, gpus used, gcd, gcds, num gcds

@@ -395,7 +395,8 @@ def _rounds_to(row: Row, name: str, value: int, size: tuple[float, float]) -> bo
 
 def _agreeing(rows: list[Row], name: str, value: int) -> int:
     _put_side(rows, name, value)
-    return max((sum(row_fits(row, reading) for row in rows) for reading in candidates(rows, ("sc21", "hardware")).readings), default=0)
+    readings = candidates(rows, ("sc21", "hardware")).readings
+    return max((sum(row_fits(row, reading) for row in rows) for reading in readings), default=0)
 
 
 def _put_side(rows: list[Row], name: str, value: int) -> None:

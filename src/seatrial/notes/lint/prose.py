@@ -416,8 +416,11 @@ _UNEVEN = re.compile(
 )
 
 
-_FACTOR = re.compile(r"(?<![\w.])([2-9]|72|96)(?:\.0)? ?[·*×x⋅]? ?(?:N(?:_\w+)?|P|params?|parameters|B ?[·*×x⋅]? ?[sSlL]\w*)(?![a-zA-Z])"
-                     r"|\b(?:factor|with|or|statt|and|by) (72|96)\b")
+_BY = r" ?[·*×x⋅]? ?"
+_OF_ALL = rf"{_BY}(?:N(?:_\w+)?|P|params?|parameters|参数量?)"
+_FACTOR = re.compile(rf"(?<![\w.])(?:([2-9])(?:\.0)?{_OF_ALL}|(72|96){_BY}B{_BY}[sSlL]\w*)(?![a-zA-Z])|"
+                     r"\b(?:factor|with|or|and|by) (72|96)\b")  # fmt: skip
+_WITH_ATTENTION = re.compile(rf"(?<![\w.])6{_OF_ALL}\s*(?:\+|plus)\s*12(?![\d.])", re.IGNORECASE)
 _AMOUNT = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?) ?([MBT]|billion|million|trillion)(?!\w)")
 _AMOUNTS = {"M": 1e6, "B": 1e9, "T": 1e12}
 _FEW = 6
@@ -493,12 +496,17 @@ class Prose:
 
     @cached_property
     def ratios(self) -> tuple[frozenset[float], frozenset[float]]:
-        """By which factors, as logarithms, rows may differ because the text counts in two ways: FLOPs, and tokens to train on."""
+        """By which factors, as logarithms, rows may differ where the text counts in two ways: FLOPs, and tokens to train on."""
         lines = [line for line in self.lines if len(line) <= 2000 and not line.lstrip().startswith("|")]
-        flops = {float(match[1] or match[2]) for line in lines for match in _FACTOR.finditer(line)}
+        flops = {float(match[1] or match[2] or match[3]) for line in lines for match in _FACTOR.finditer(line)}
         tokens = {float(match[1]) * _AMOUNTS[match[2][0].upper()] for line in lines if "token" in in_english(line).casefold()
                   for match in _AMOUNT.finditer(line)}  # fmt: skip
         return _apart(flops), _apart(tokens)
+
+    @cached_property
+    def formula(self) -> str:
+        """The formula of FLOPs that attention is a part of, where the text writes it down: `6 N + 12 L H S`."""
+        return "palm" if any(_WITH_ATTENTION.search(line) for line in self.lines if len(line) <= 2000 and "12" in line) else ""
 
     @cached_property
     def prices(self) -> dict[str, float]:

@@ -189,10 +189,10 @@ def _stated_otherwise(mates: list[Row]) -> list[Finding]:
     if re.search(rf"(?<![\d.]){meant:g}(?![\d.])", "\n".join(first.sheet.text(first).lines[line - 1 : line])):
         return []  # it says both, of one thing and of another
     hints = first.sheet.text(first).hints
-    if (near := hints.nearest(first.record, name, surely=False)) is not None and near[1] > line and near[0] == meant:
+    loosely, surely = (hints.nearest(first.record, name, surely=sure) for sure in (False, True))
+    if loosely is not None and loosely[1] > line and loosely[0] == meant:
         return []  # what is nearer to the rows says so
-    if (near := hints.nearest(first.record, name, surely=True)) is not None and near[1] > line:
-        value, line = near
+    value, line = surely if surely is not None and surely[1] > line else (value, line)
     message = f"line {line} says {first.column(name)} {value}, and the figures of the rows below agree on {meant:g}"
     return [Finding(file=first.record.source_file, line=line, code="header-vs-row", level="error", message=message,
                     column=first.column(name), printed=str(value), proposed=f"{meant:g}")]  # fmt: skip
@@ -554,7 +554,7 @@ def _measure(row: Row, name: str, value: float, bounds: tuple[float, float], sco
     like = _like(row, name, figure)
     shown, why, code = like.like(value), "", ""
     # What was solved may miss a number that was typed by half a digit; where the point moved the last digit did too.
-    half = min(figure.unit / 2 * max(1.0, value / figure.value), 0.003 * value)
+    half = min((figure.step or figure.unit) / 2 * max(1.0, value / figure.value), 0.003 * value)
     half = max(0.0, half - (high - low) / 2) if abs(math.log(value / figure.value)) < FAR else half
     # Means over other iterations miss each other by more than they mostly do.
     loose = loose or 0 < 2 * figure.step < figure.unit  # by as much as its author says

@@ -142,7 +142,8 @@ EXTRA = "+"
 """Before the heading of a column that no field takes, where a field is named."""
 _PLANNED = re.compile(r"planned|plan|estimate[d]?|est\.?|projected|projection|forecast|predicted|target|theoretical")
 _KINDS = re.compile(r"\b(?:[AHBL]20|[AL]4|T4|A[13]0|[AL]40S?|V100S?|P[14]0|P100|[AH][18]00|H200|B[123]00|G[BH][23]00)\b|"
-                    r"\bMI\d{3}X?\b|\bTPU ?v\d\w?|\bv[56][ep]\b|^v[2-6][ep]?$|\bGaudi ?\d?|\bA64FX\b", re.IGNORECASE)  # fmt: skip
+                    r"\bMI\d{3}X?\b|\bTPU ?v\d\w?|\bv[56][ep]\b|^v[2-6][ep]?$|\bGaudi ?\d?|\bA64FX\b",
+                    re.IGNORECASE)  # fmt: skip
 DEVICES = re.compile(rf"{_KINDS.pattern}|\b(?:mx|nv)?fp(?:4|8|16|32)\b|\bbf16\b|\bint8\b", re.IGNORECASE)
 _DIGIT = re.compile(r"\d")
 _REFERENCE = re.compile(r"duplicate|same|line|\bsee\b|\bref", re.IGNORECASE)
