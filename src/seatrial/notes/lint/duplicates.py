@@ -20,7 +20,7 @@ from seatrial.notes.lint.formulas import complete
 from seatrial.notes.lint.repairs import broken_and_kept
 from seatrial.notes.lint.sheet import CONFIGURATION, MEASURED, Finding, Level, Nearby, Row, Sheet, field_of, is_extra
 from seatrial.notes.read.statements import read_status
-from seatrial.tables.headings import NUMBER
+from seatrial.tables.headings import NUMBER, read_heading
 
 _FAR = 0.15
 """Logarithm of the ratio from which a figure is far from its neighbours'."""
@@ -334,8 +334,10 @@ def _doubts(row: Row) -> int:
 
 def _same_but_names(a: Row, b: Row) -> bool:
     """The same layout as far as anybody says: one run in two tables."""
+    # One device under two names, as with two prices, does what it does.
+    one_device = a.device is not None and a.device == b.device
     named = (a.record.machine, b.record.machine), (a.record.size_label, b.record.size_label), (a.seq, b.seq)
-    if any(here and there and here != there for here, there in named):
+    if any(here and there and here != there for here, there in named[one_device:]):
         return False
     same = all((one := _setting(a, n)) == (two := _setting(b, n)) or None in (one, two) or "" in (one, two) for n in LAYOUT)
     return same and a.world == b.world and a.beside("cp") == b.beside("cp")
@@ -400,9 +402,17 @@ def _repeats(rows: list[Row]) -> list[Finding]:
             continue
         there, here = first.record.date or "nothing", record.date or "nothing"
         dates = "" if record.date == first.record.date else f", dated {there} there and {here} here"
-        pasted: Level = "warning" if (row.record.source_line or 0) - (first.record.source_line or 0) == 1 else "info"
+        below = (row.record.source_line or 0) - (first.record.source_line or 0) == 1
+        pasted: Level = "warning" if below and not _goes_on(row, first) else "info"
         found.append(row.find("repeat", pasted, f"the same row as {first.seen_from(row)}{dates}: count it once"))
     return found
+
+
+def _goes_on(row: Row, first: Row) -> bool:
+    """Whether another figure of two rows differs, as steps and losses of one run do: nobody copies a row and changes that."""
+    return any(read_heading(heading).field not in ("date", "notes") and heading.strip("# ") and NUMBER.search(cell)
+               and cell.strip() != row.record.printed.get(heading, "").strip()
+               for heading, cell in first.record.printed.items())
 
 
 def _same_memory(a: Row, b: Row) -> bool:

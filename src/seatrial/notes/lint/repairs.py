@@ -723,12 +723,15 @@ def _report(row: Row, broken: list[tuple[Relation, Rule, float]], repairs: list[
     leads = best is not None and len(repairs) > 1 and best.score >= max(0.0, repairs[1].score + LEAD)
     known = best is not None and (best.score >= ENOUGH or alone or leads) and not rivals
     fine = abs(off) > SMALL or abs(off) > 3 * (slack(row, relation) + wobble(row, relation, rule))
-    grave = abs(off) > GRAVE or known and fine and best is not None and best.score >= CLEAR
+    # That a figure is another row's as well tells little where all are nearly alike.
+    proof = best.score - (0.0 if best.why else _stale(row, best.name)) if best is not None else 0.0
+    grave = abs(off) > GRAVE or known and fine and proof >= CLEAR
     sure = max(b[1].support for b in broken) >= 2 and not row.planned
     # What is hardly more than the others miss the relation by may be a mean over other iterations, whatever explains it.
     out = max(b[1].misses.stands_out(b[2], slack(row, b[0])) for b in broken)
     grave = grave and out > (LIKELY if abs(off) > GRAVE else SURELY)
-    level: Level = "error" if grave and sure else "warning" if out > LIKELY else "info"
+    doubtful = abs(off) > 2 * SMALL or known and best is not None and best.why  # else no slip that anybody makes
+    level: Level = "error" if grave and sure else "warning" if out > LIKELY and doubtful else "info"
     row.settled = level != "info"
     if best is not None and known:
         code = best.code or _code(best.name, broken)
