@@ -53,7 +53,7 @@ gbs:
 seq:
     ctx length, max length, l seq, tokens per seq, tokens per sequence, seq length, ctx len, max seq len, max seq length,
     context window, block size, max sequence length, length of sequence, sequence size, length, seq tokens,
-    sequence tokens, context tokens, seq len tokens
+    sequence tokens, context tokens, seq len tokens, max len, cutoff len, cutoff length
 hidden:
     model dim, embed dim, embedding dim, embedding dimension
 heads:

@@ -416,6 +416,7 @@ _UNEVEN = re.compile(
 )
 
 
+_PAIRS = re.compile(r"\b(?:in|are|is|of|preference|a) \**pairs?\b|\bchosen (?:and|/|\+) ?rejected\b", re.IGNORECASE)
 _BY = r" ?[·*×x⋅]? ?"
 _OF_ALL = rf"{_BY}(?:N(?:_\w+)?|P|params?|parameters|参数量?)"
 _FACTOR = re.compile(rf"(?<![\w.])(?:([2-9])(?:\.0)?{_OF_ALL}|(72|96){_BY}B{_BY}[sSlL]\w*)(?![a-zA-Z])|"
@@ -502,6 +503,11 @@ class Prose:
         tokens = {float(match[1]) * _AMOUNTS[match[2][0].upper()] for line in lines if "token" in in_english(line).casefold()
                   for match in _AMOUNT.finditer(line)}  # fmt: skip
         return _apart(flops), _apart(tokens)
+
+    @cached_property
+    def paired(self) -> bool:
+        """Whether samples may be pairs of sequences, as those of preferences are."""
+        return any(_PAIRS.search(line) for line in self.lines)
 
     @cached_property
     def formula(self) -> str:

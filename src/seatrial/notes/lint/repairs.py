@@ -133,10 +133,12 @@ def check(sheet: Sheet) -> list[Finding]:
 
 
 def _counted_otherwise(row: Row, relation: Relation, rule: Rule, off: float) -> bool:
-    """Whether the text counts FLOPs, or tokens to train on, in two ways that differ by as much as the row is off."""
-    flops, tokens = row.sheet.text(row).ratios
-    ratios = tokens if _is_found(relation) else flops if _has_flops(relation) else ()
-    return any(abs(abs(off) - ratio) <= slack(row, relation) + wobble(row, relation, rule) + CLOSELY for ratio in ratios)
+    """Whether the text counts FLOPs, tokens to train on, or a batch, in two ways that differ by as much as the row is off."""
+    text = row.sheet.text(row)
+    flops, tokens = text.ratios
+    ratios = tokens if _is_found(relation) else flops if _has_flops(relation) else frozenset()
+    ratios |= {math.log(2)} if text.paired and ("gbs", -1) in relation.terms else set()
+    return any(abs(abs(off) - ratio) <= slack(row, relation) + wobble(row, relation, rule) + 2 * SMALL for ratio in ratios)
 
 
 def _slipped(repair: Repair) -> bool:

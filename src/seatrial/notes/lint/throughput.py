@@ -491,7 +491,7 @@ def _report(row: Row, explanations: list[Explanation], factor: float | None, *, 
         return [row.find(best.code, gravity, f"{best.message}: {facts}", name=best.name, proposed=best.shown or None)]
     options = "; ".join(dict.fromkeys(e.message for e in explanations[:4] if e.score > -2))
     open_end = f"open: one of both is wrong{f', {options}' if options else ''}"
-    shared = shared or abs(off) < relations.GRAVE and relations.scatters(row) or abs(off) < 2 * SMALL
+    shared = shared or abs(off) < relations.GRAVE and relations.scatters(row) or abs(off) < 2 * SMALL and coarse > TINY
     return [row.find("tflops-mismatch", "info" if shared else level, f"{facts}; {open_end}", name="tflops")]
 
 
@@ -507,6 +507,8 @@ def _model(row: Row) -> object:
 def _proven(row: Row) -> bool:
     """Whether the reading stands on other rows, and not on a guess."""
     reading, proven = reading_of(row), row.sheet.proven
+    if reading.seq and not row.seq and row.sheet.has_unknown(row.key):
+        return False  # a column that nobody reads may be the sequence
     model = _model(row)
     key = (row.record.source_file, reading, model)
     if key not in proven:
