@@ -225,6 +225,7 @@ def test_a_range_of_times_is_its_middle_and_leaves_itself_open(tmp_path: Path):
 | 32 | 512 | 0.97-1.01 | 528818 | 2000 | 0.55 |
 """
     assert told(tmp_path, text.format("131457")) == []
+    assert [row.record.sec_per_it for row in look_at([str(tmp_path / "notes.md")])[1].rows][:2] == [1.93, 0.99]
     found = told(tmp_path, text.format("16457"))
     assert [(f.line, f.column) for f in found] == [(7, "tokens/s")]
 
