@@ -42,7 +42,7 @@ def too_many_cells(table: Table, rng: random.Random) -> Planted | None:
 def words_in_cell(table: Table, rng: random.Random) -> Planted | None:
     index = rng.randrange(len(table.rows))
     cell = table.rows[index].cells["Mem"]
-    return Planted(change(table, index, Mem=f"{cell} (fluctuates a lot)"), index, "text-in-number", None, "Mem", "warning")
+    return Planted(change(table, index, Mem=f"{cell} (fluctuates a lot)"), index, "text-in-number", None, "Mem", "info")
 
 
 def duplicate(table: Table, rng: random.Random) -> Planted | None:

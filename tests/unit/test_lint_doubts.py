@@ -79,3 +79,180 @@ def test_decimal_commas_and_dots_for_thousands(tmp_path: Path):
     rows = [(8, "37,85", "27.705"), (16, "18,93", "55.393"), (32, "9,51", "110.261"), (64, "4,73", "22.1691")]
     found = told(tmp_path, "seq 2048\n\n" + head + "".join(f"| {g} | 512 | {s} | {t} |\n" for g, s, t in rows[:3]))
     assert found == []
+
+
+CKPT = """1.3B, sequence length 2048, 8 A100.
+
+| GPUs | MBS | GBS | s/iter | max mem (GiB) | remark |
+|---|---|---|---|---|---|
+| 8 | 4 | 256 | 3.886 | 25.8 | {} |
+| 8 | 8 | 256 | 3.832 | 19.2 | {} |
+"""
+
+
+@pytest.mark.parametrize(("small", "large", "lines"), [("no ckpt", "ckpt", []), ("ckpt", "ckpt", [5, 6])])
+def test_memory_falls_only_between_rows_alike_in_their_remarks(tmp_path: Path, small: str, large: str, lines: list[int]):
+    found = told(tmp_path, CKPT.format(small, large))
+    assert [(f.line, f.code) for f in found] == [(line, "memory-monotone") for line in lines]
+
+
+@pytest.mark.parametrize(("one", "two"), [("是", "否"), ("あり", "なし"), ("да", "нет")])
+def test_yes_and_no_of_recomputation_are_read_in_other_languages(tmp_path: Path, one: str, two: str):
+    path = tmp_path / "notes.md"
+    path.write_text(f"| GPUs | 重计算 | Sec/it |\n|---|---|---|\n| 8 | {one} | 6.6 |\n| 8 | {two} | 5.1 |\n")
+    assert [row.record.recompute for row in look_at([str(path)])[1].rows] == ["full", "none"]
+
+
+def test_memory_that_falls_in_two_places_is_a_setting_nobody_wrote_down(tmp_path: Path):
+    head = "| GPUs | MBS | GBS | s/iter | mem (GiB) |\n|---|---|---|---|---|\n"
+    rows = "| 8 | 1 | 64 | 5.73 | 8.1 |\n| 8 | 2 | 64 | 5.70 | 5.9 |\n"
+    assert [f.code for f in told(tmp_path, head + rows)] == ["memory-monotone"] * 2
+    assert told(tmp_path, head + rows + "| 16 | 1 | 64 | 2.90 | 8.0 |\n| 16 | 2 | 64 | 2.88 | 5.8 |\n") == []
+
+
+LOSSES = """| loss | seq | mbs | step (ms) | tok/s | peak mem |
+|---|---|---|---|---|---|
+| eager | 4096 | 1 | 4966 | 6599 | 27.4 GiB |
+| eager | 4096 | 2 | 4770 | 13740 | 35.7 GiB |
+| {} | 4096 | 1 | 4643 | 7058 | 22.4 GiB |
+| {} | 4096 | 2 | 4569 | 14343 | 23.9 GiB |
+"""
+
+
+def test_names_under_a_heading_of_figures_set_rows_apart(tmp_path: Path):
+    assert told(tmp_path, "8 H100.\n\n" + LOSSES.format("fused", "fused")) == []
+    assert "duplicate-config" in {f.code for f in told(tmp_path, "8 H100.\n\n" + LOSSES.format("eager", "eager"))}
+
+
+TIED = """SwiGLU models.
+
+| Config | layers | hidden | heads | kv heads | ffn | vocab | params |
+|---|---|---|---|---|---|---|---|
+| small | 22 | 2048 | 32 | 4 | 5632 | 32000 | 1.10B |
+| tied | 28 | 3072 | 24 | 8 | 8192 | 128256 | {} |
+| middle | 32 | 4096 | 32 | 8 | 14336 | 128256 | 8.03B |
+| large | 80 | 8192 | 64 | 8 | 28672 | 128256 | 70.6B |
+"""
+
+
+def test_one_model_of_a_table_may_tie_its_embedding(tmp_path: Path):
+    assert told(tmp_path, TIED.format("3.21B")) == []
+    assert [(f.line, f.code) for f in told(tmp_path, TIED.format("2.31B"))] == [(6, "label-vs-params")]
+
+
+EXPERTS = """- `8x7B`: 32 layers, hidden 4096, 8 experts top-2, expert FFN 14336, vocab 32000. {} total, 12.9B active.
+
+| Model | layers | hidden | GPUs | s/step |
+|---|---|---|---|---|
+| other | 48 | 2048 | 64 | 4.2 |
+"""
+
+
+def test_a_sentence_on_experts_counts_the_shape_that_it_states(tmp_path: Path):
+    assert told(tmp_path, EXPERTS.format("46.7B")) == []
+    assert [f.code for f in told(tmp_path, EXPERTS.format("64.7B"))] == ["label-vs-params"]
+
+
+def test_stages_that_pad_a_model_alike_in_every_row_add_up(tmp_path: Path):
+    head = "NLAYERS=61\n\n| GPUs | TP | PP | layers per stage | Sec/it |\n|---|---|---|---|---|\n"
+    assert told(tmp_path, head + "| 128 | 8 | 2 | 31, 31 | 4.0 |\n| 128 | 8 | 4 | 15, 16, 16, 15 | 4.1 |\n") == []
+    found = told(tmp_path, head + "| 128 | 8 | 2 | 31, 31 | 4.0 |\n| 128 | 8 | 4 | 15, 16, 15, 15 | 4.1 |\n")
+    assert [(f.line, f.code) for f in found] == [(5, "stages-sum")]
+
+
+CHIPS = """Peak is 197 TFLOPS for v5e, 275 for v4 and 459 for v5p.
+
+| chip | chips | batch | TFLOPS/chip | MFU |
+|---|---|---|---|---|
+| v5e | 64 | 128 | 89.0 | 45.2 |
+| v5e | 128 | 256 | 86.2 | 43.8 |
+| v4 | 32 | 256 | 154.9 | 56.3 |
+| v4 | 64 | 512 | 151.1 | 54.9 |
+| v5p | 32 | 256 | {} | 58.5 |
+| v5p | 64 | 512 | 265.4 | 57.8 |
+"""
+
+
+def test_a_chip_is_held_against_its_own_peak(tmp_path: Path):
+    assert told(tmp_path, CHIPS.format("268.3")) == []
+    assert {f.line for f in told(tmp_path, CHIPS.format("2683"))} == {9}
+
+
+FACTORS = """A64FX, one process a node, sequence 1024. 6.7B: 32 layers x 4096, 32 heads, vocab 51200.
+
+TFLOPs by 72 B s l h² (1 + s/6h + V/16lh){}
+
+| Nodes | DP | TP | PP | GBS | Sec/it | TFLOPs |
+|---|---|---|---|---|---|---|
+| 512 | 16 | 4 | 8 | 1024 | 94.2 | 0.89 |
+| 1024 | 32 | 4 | 8 | 1024 | 53.0 | 0.79 |
+| 1536 | 48 | 4 | 8 | 2304 | 100.1 | 0.85 |
+| 2048 | 64 | 4 | 8 | 2048 | 52.4 | 0.80 |
+| 4096 | 128 | 4 | 8 | 2048 | 30.7 | 0.68 |
+"""
+
+
+def test_a_row_that_counts_by_the_other_factor_of_the_text_is_no_slip(tmp_path: Path):
+    assert told(tmp_path, FACTORS.format(", or 96 in place of 72 for the run with recomputation.")) == []
+    assert {f.line for f in told(tmp_path, FACTORS.format("."))} == {9}
+
+
+def test_days_of_fewer_tokens_are_those_that_the_text_names(tmp_path: Path):
+    text = """8 A100, context 2048, batch 512. Trained on 300 B tokens{}.
+
+| model | s/step | tok/s | days |
+|---|---|---|---|
+| 135m | 1.131 | 927,122 | 3.75 |
+| 375m | 2.470 | 424,525 | 8.18 |
+| 1b | 6.135 | 170,917 | 20.31 |
+| 2b | 9.320 | 112,508 | 30.86 |
+| 3b | 17.907 | 58,557 | 59.30 |
+| 7b | 36.107 | 29,041 | 39.85 |
+"""
+    assert told(tmp_path, text.format(", except the 7B (100 B)")) == []
+    assert [f.line for f in told(tmp_path, text.format(""))] == [10]
+
+
+def test_a_range_of_times_is_its_middle_and_leaves_itself_open(tmp_path: Path):
+    text = """seq 1024.
+
+| GPUs | gbs | s/step | tokens/s | steps | hours |
+|---|---|---|---|---|---|
+| 2 | 64 | 1.89-1.97 | 33586 | 500 | 0.27 |
+| 4 | 64 | 0.97-1.01 | 66434 | 500 | 0.14 |
+| 8 | 128 | 0.98-1.02 | {} | 1000 | 0.28 |
+| 16 | 256 | 0.96 ± 0.02 | 268316 | 1000 | 0.27 |
+| 32 | 512 | 0.97-1.01 | 528818 | 2000 | 0.55 |
+"""
+    assert told(tmp_path, text.format("131457")) == []
+    assert [row.record.sec_per_it for row in look_at([str(tmp_path / "notes.md")])[1].rows][:2] == [1.93, 0.99]
+    found = told(tmp_path, text.format("16457"))
+    assert [(f.line, f.column) for f in found] == [(7, "tokens/s")]
+
+
+def test_a_nearer_sentence_speaks_for_the_rows(tmp_path: Path):
+    head = "| GPUs | GBS | s/step | tok/s |\n|---|---|---|---|\n"
+    rows = "| 8 | 16 | 8.51 | 3850 |\n| 8 | 32 | 15.38 | 4261 |\n| 16 | 32 | 8.90 | 7364 |\n| 16 | 64 | 15.83 | 8280 |\n"
+    text = f"Sequences of 4096.\n\n{{}}\n\n{head}{rows}"
+    assert told(tmp_path, text.format("Second week: LoRA, 2048 tokens.")) == []
+    assert [(f.line, f.code) for f in told(tmp_path, text.format("Second week."))] == [(1, "header-vs-row")]
+
+
+def test_a_failed_row_has_no_cells_to_move(tmp_path: Path):
+    text = """7B, 2048 tokens, one card.
+
+| weights | batch | grad acc | s/step | tok/s | util. | mem (GiB) |
+|---|---|---|---|---|---|---|
+| bf16 | 1 | 16 | 11.71 | 2799 | 45.7 % | 16.5 |
+| bf16 | 2 | 8 | 11.34 | 2890 | 47.2 % | 17.4 |
+| bf16 | 8 | 2 | - | - | - | OOM |
+| nf4 | 1 | 16 | 14.85 | 2206 | 36.0 % | 7.4 |
+"""
+    assert told(tmp_path, text) == []
+
+
+def test_steps_of_one_run_are_no_row_again(tmp_path: Path):
+    head = "| GPUs | TP | GBS | s/it | TFLOPs | iteration |\n|---|---|---|---|---|---|\n"
+    row = "| 512 | 4 | 1024 | 14.56 | 126.4 | {} |\n"
+    assert told(tmp_path, head + row.format(50568) + row.format(55595)) == []
+    assert [f.code for f in told(tmp_path, head + row.format(50568) + row.format(50568))] == ["repeat"]

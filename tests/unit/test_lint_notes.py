@@ -34,7 +34,6 @@ PLANTED: dict[str, set[tuple[int, str, str, str | None, str | None]]] = {
     },
     "cpu.md": {
         (17, "error", "clock-unit", "Freq", "2.4GHz"),
-        (19, "warning", "text-in-number", "Mem", "9152.9"),
         (20, "error", "aggregate", "Est. Aggr. PetaFLOPs", "0.0359"),
         (21, "error", "world-size", "Nodes", "32"),
         (22, "error", "cells-vs-header", None, None),  # type: ignore[arg-type]

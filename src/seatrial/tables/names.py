@@ -26,7 +26,8 @@ Kind = Literal[
 
 _NAMES = """
 machine word:
-    machine, cluster, system, hardware, device, card, gpu type, gpu model, accelerator, device type, accelerator type,
+    machine, cluster, system, hardware, device, card, chip, chip type, tpu, tpu type, tpu version,
+    gpu type, gpu model, accelerator, device type, accelerator type,
     pod, slice
 gpus:
     ngpu, tpu chips, nb gpu, nb gpus, npu num, gpus used, gcd, gcds, num gcds, hpu, hpus, xpu, xpus, tpus, ipus, tiles
@@ -52,7 +53,7 @@ gbs:
 seq:
     ctx length, max length, l seq, tokens per seq, tokens per sequence, seq length, ctx len, max seq len, max seq length,
     context window, block size, max sequence length, length of sequence, sequence size, length, seq tokens,
-    sequence tokens, context tokens, seq len tokens
+    sequence tokens, context tokens, seq len tokens, max len, cutoff len, cutoff length
 hidden:
     model dim, embed dim, embedding dim, embedding dimension
 heads:
@@ -60,7 +61,7 @@ heads:
 kv_heads:
     gqa groups
 recompute:
-    act ckpt, grad ckpt, activation recomputation, act checkpointing, grad checkpointing
+    act ckpt, grad ckpt, activation recomputation, act checkpointing, grad checkpointing, checkpointing, ac mode
 zero_stage:
     deepspeed stage, stufe, zero stufe
 dtype:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from seatrial.notes.lint.digits import Printed, overlap
 from seatrial.notes.lint.exceptions import excepted
-from seatrial.notes.lint.relations import GRAVE, scatters
+from seatrial.notes.lint.relations import GRAVE, SMALL, scatters
 from seatrial.notes.lint.sheet import Finding, Level, Row, Sheet
 
 
@@ -172,7 +172,7 @@ def _rates(mates: list[Row], names: list[str]) -> Iterator[Finding]:
         for row, (shown, rate) in off.items():
             ratio = math.log(shown.value / rate)
             shared = any(other is not row and abs(math.log(s.value / r) - ratio) < 0.006 for other, (s, r) in off.items())
-            odd = abs(ratio) > (GRAVE if scatters(row) else 0.005) and not shared and row.shows("gbs")
+            odd = abs(ratio) > (GRAVE if scatters(row) else SMALL) and not shared and row.shows("gbs")
             if odd and not excepted(row, ratio):
                 message = f"the batch and the time give {rate:.5g} a second, printed {shown.value:g} ({math.expm1(ratio):+.1%})"
                 level: Level = "error" if abs(ratio) > 0.05 else "warning"

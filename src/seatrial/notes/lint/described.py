@@ -39,8 +39,9 @@ def check(sheet: Sheet, problems: Iterable[Problem]) -> list[Finding]:
         shape = next(((row.layers, row.hidden, vocab) for row in rows if row.layers and row.hidden), None)
         for number, line in enumerate(text.lines, 1):
             if "active" in line or "activated" in line:
-                said = _LAYERS.search(line)
-                found += _sentence(file, number, line, shape or said and (int(said[1]), int(said[2]), vocab) or None)
+                said, words = _LAYERS.search(line), _VOCAB.search(line)
+                own = said and (int(said[1]), int(said[2]), int(words[1].replace(",", "")) if words else vocab)
+                found += _sentence(file, number, line, own or shape)
     return found
 
 
@@ -147,6 +148,7 @@ def _like(cell: str, value: float) -> str:
 _TOTAL = re.compile(r"\b(?:total|params?|parameters)\W{1,3}(\d+(?:\.\d+)?) ?B\b|"
                     r"\b(\d+(?:\.\d+)?) ?B (?:total|params?|parameters)", re.I)  # fmt: skip
 _LAYERS = re.compile(r"\b(\d{1,3}) layers, (?:hidden )?(\d{3,5})\b")
+_VOCAB = re.compile(r"\bvocab(?:ulary)?(?: size)?(?: of| is|:|=)? ?(\d{2,3}(?:,?\d{3})|\d{4,6})\b", re.I)
 _ACTIVE = re.compile(r"(?:\b(\d+(?:\.\d+)?) ?B (?:active|activated)|\b(?:active|activated)\W{1,3}(\d+(?:\.\d+)?) ?B\b)", re.I)
 _EXPERTS, _TOP = re.compile(r"\b(\d{1,4}) (?:routed )?experts\b", re.I), re.compile(r"\btop[- ]?(\d{1,2})\b", re.I)
 _WIDTH = re.compile(r"\b(?:moe[ _-]?ffn|expert ffn|ffn|mlp|intermediate)\W{1,3}(\d{3,6})\b", re.I)

@@ -23,6 +23,8 @@ DATA_SHEETS: dict[str, tuple[float, float | None, float | None]] = {
 }  # fmt: skip
 _SHEETS = DATA_SHEETS.keys() | {f"{name}s" for name in DATA_SHEETS}
 _WORD = re.compile(r"\w+")
+_TPU = re.compile(r"(?<![\w.])(v[56][ep])(?![\w.])|^(v[2-6][ep]?)(?=-\d+$|$)")
+"""A chip of Google's where nobody says whose it is."""
 _APART = re.compile(r"\b(gaudi|rtx|tpu)[ -]?(?=v?\d)")
 
 
@@ -57,7 +59,7 @@ def is_preset(device: Device) -> bool:
 @lru_cache(maxsize=1024)
 def device_named(text: str) -> Device | None:
     """The one device that a text names; of its forms the one that is named too, else the largest and fastest."""
-    text = text.lower()
+    text = _TPU.sub(lambda match: f"tpu{match[0]}", text.lower())
     if not any(stem in text for stem in _stems()):
         return None
     words = set(_WORD.findall(_APART.sub(r"\1", text) if any(word in text for word in ("gaudi", "rtx", "tpu")) else text))

@@ -18,6 +18,7 @@ from seatrial.tables.headings import NUMBER, clean, decimal
 _FINEST = 1e-6
 """A figure that was worked out by a program is taken to be this exact and no more."""
 
+_SPREAD = re.compile(rf"\s*(?:(±|\+/-|\+-)|[-–—~…]|to\b|\.\.\.?)\s*({NUMBER.pattern})")
 _MOST_EXPONENT = 308
 """Of a float."""
 
@@ -101,9 +102,17 @@ def read(text: str, value: float | None) -> Printed | None:
     number = float(shown)
     if not number:
         return Printed(value, 10.0 ** -_decimals(shown), text)
+    wide, width = _SPREAD.match(clean(text), match.end()), 0.0
+    if wide is not None and 0 < (other := float(decimal(wide[2]))) < math.inf:
+        # Between two numbers, or so much on both sides of one, as the author says it.
+        middle, between = (number, 2 * other) if wide[1] else ((number + other) / 2, abs(other - number))
+        if value and any(abs(middle / value / times - 1) < 1e-6 for times in (1.0, 1e3, 100.0)):
+            number, width = middle, between
     scale, unit = number / value if value else 1.0, 10.0 ** -_decimals(shown) * abs(value / number)
     if not math.isfinite(scale) or not scale or not math.isfinite(unit):
         return from_value(value)  # the cell is beyond any float, and the value from elsewhere
+    if width:
+        return Printed(value, max(unit, width / abs(scale)), text, unit, scale if abs(scale - 1) > 1e-9 else 1.0)
     return Printed(value, unit, text, scale=scale if abs(scale - 1) > 1e-9 else 1.0)
 
 

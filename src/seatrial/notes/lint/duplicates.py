@@ -17,7 +17,9 @@ from itertools import chain, pairwise
 from seatrial.columns import LAYOUT
 from seatrial.notes.lint.digits import Slip, overlap, slip
 from seatrial.notes.lint.repairs import broken_and_kept
-from seatrial.notes.lint.sheet import CONFIGURATION, MEASURED, Finding, Level, Nearby, Row, Sheet, field_of
+from seatrial.notes.lint.sheet import CONFIGURATION, MEASURED, Finding, Level, Nearby, Row, Sheet, field_of, is_extra
+from seatrial.notes.read.statements import read_status
+from seatrial.tables.headings import NUMBER, read_heading
 
 _FAR = 0.15
 """Logarithm of the ratio from which a figure is far from its neighbours'."""
@@ -102,7 +104,9 @@ def _setting(row: Row, name: str) -> object:
 
 def printed_configuration(row: Row) -> tuple[tuple[str, ...], list[str]]:
     """Every cell that says what was asked, as it is printed, below its headings."""
-    asked, printed = _asked(tuple(row.record.printed)), row.record.printed
+    printed = row.record.printed
+    asked = _asked(tuple(printed))
+    asked += tuple(heading for heading, cell in printed.items() if heading not in asked and _names(heading, cell))
     return asked, [_plain_cell(printed[heading]) for heading in asked]
 
 
@@ -117,6 +121,22 @@ def _asked(headings: tuple[str, ...]) -> tuple[str, ...]:
 @lru_cache(maxsize=16384)
 def _plain_cell(cell: str) -> str:
     return re.sub(r"[\s^†‡]+", " ", cell).strip()
+
+
+def settings(row: Row) -> list[str]:
+    """What else was set, as its cells say it: flags and remarks that no field takes, words under a heading of figures, and
+    figures that rows share. A figure that no other row has was measured."""
+    shared = row.sheet.shared(row.key)
+    return [cell.strip() for heading, cell in row.record.printed.items()
+            if field_of(heading) == "notes" or _names(heading, cell)
+            or is_extra(heading) and (heading in shared or row.figure(heading) is None)]
+
+
+@lru_cache(maxsize=16384)
+def _names(heading: str, cell: str) -> bool:
+    """Whether a cell has a name where others have figures: `fused` under a heading of losses, but not what came of a run."""
+    figures = field_of(heading) in _RESULTS - {"notes", "date", "outcome", "state"}
+    return figures and cell.lower() != cell.upper() and not NUMBER.search(cell) and not read_status(cell).failed
 
 
 def _pairs(rows: list[Row]) -> Iterator[tuple[Row, Row]]:
@@ -284,7 +304,7 @@ def _pasted(rows: list[Row]) -> list[Finding]:
                 continue
             if printed_configuration(first) == printed_configuration(row):
                 continue
-            there = [mate.get(first_name) for mate in row.around]
+            there = [mate.get(first_name) for mate in (row.around if first.key == row.key else [*row.around, *first.around])]
             near = sum(abs(math.log(value / lead.value)) < 0.1 for value in there if value)
             # As much for each device is as much time, but for a little; of two figures the finer one tells.
             alike = _share(row) is not None and _share(row) == _share(first) and row.devices == first.devices
@@ -292,7 +312,7 @@ def _pasted(rows: list[Row]) -> list[Finding]:
             figures = [figure for figure in (lead, row.printed(name)) if figure is not None]
             open_ = min(2 * figure.slack for figure in figures) if alike else lead.unit / lead.value
             chance = near * open_ / (0.02 if alike else 0.2) * (len(row.around) / 4 if alike else 1)
-            if chance > _LIKELY:
+            if chance > (_LIKELY if first.key == row.key else _SURE):
                 continue
             if not _doubts(first) and not _doubts(row) and _apart(first, row):
                 continue
@@ -322,7 +342,8 @@ def _figure_pairs(row: Row) -> Iterator[tuple[str, str]]:
 
 
 def _share(row: Row) -> float | None:
-    return row.record.gbs / row.world if row.record.gbs and row.world else None
+    """Sequences of a device, or tokens where the sequence is said; of all devices where nobody counts them."""
+    return row.record.gbs * (row.seq or 1) / (row.world or 1) if row.record.gbs else None
 
 
 def _doubts(row: Row) -> int:
@@ -333,8 +354,10 @@ def _doubts(row: Row) -> int:
 
 def _same_but_names(a: Row, b: Row) -> bool:
     """The same layout as far as anybody says: one run in two tables."""
+    # One device under two names, as with two prices, does what it does.
+    one_device = a.device is not None and a.device == b.device
     named = (a.record.machine, b.record.machine), (a.record.size_label, b.record.size_label), (a.seq, b.seq)
-    if any(here and there and here != there for here, there in named):
+    if any(here and there and here != there for here, there in named[one_device:]):
         return False
     same = all((one := _setting(a, n)) == (two := _setting(b, n)) or None in (one, two) or "" in (one, two) for n in LAYOUT)
     return same and a.world == b.world and a.beside("cp") == b.beside("cp")
@@ -348,7 +371,7 @@ def _memories(pairs: list[tuple[Row, Row]]) -> list[Finding]:
         one, two = a.record.mem_gib, b.record.mem_gib
         if not one or not two or a.record.mem_scope != b.record.mem_scope or abs(math.log(one / two)) < 0.2:
             continue
-        if a.record.size_label != b.record.size_label:
+        if a.record.size_label != b.record.size_label or a.key == b.key and settings(a) != settings(b):
             continue
         if _memory_slip(a, b) is None and _memory_slip(b, a) is None:
             continue
@@ -399,9 +422,17 @@ def _repeats(rows: list[Row]) -> list[Finding]:
             continue
         there, here = first.record.date or "nothing", record.date or "nothing"
         dates = "" if record.date == first.record.date else f", dated {there} there and {here} here"
-        pasted: Level = "warning" if (row.record.source_line or 0) - (first.record.source_line or 0) == 1 else "info"
+        below = (row.record.source_line or 0) - (first.record.source_line or 0) == 1
+        pasted: Level = "warning" if below and not _goes_on(row, first) else "info"
         found.append(row.find("repeat", pasted, f"the same row as {first.seen_from(row)}{dates}: count it once"))
     return found
+
+
+def _goes_on(row: Row, first: Row) -> bool:
+    """Whether another figure of two rows differs, as steps and losses of one run do: nobody copies a row and changes that."""
+    return any(read_heading(heading).field not in ("date", "notes") and heading.strip("# ") and NUMBER.search(cell)
+               and cell.strip() != row.record.printed.get(heading, "").strip()
+               for heading, cell in first.record.printed.items())
 
 
 def _same_memory(a: Row, b: Row) -> bool:

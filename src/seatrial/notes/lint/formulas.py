@@ -556,6 +556,8 @@ def _shape(row: Row) -> tuple[object, ...]:
             record.ffn, row.mixture)  # fmt: skip
 
 
+STATED = 3.0
+"""How many rows a formula is worth that the text writes down: means over other iterations agree with none to their digits."""
 UNUSUAL = {"hardware": 1.0, "palm": 1.5, "parameters": 1.5, "label": 2.0}
 """How many rows more a formula must explain that tables are rarely made with."""
 
@@ -568,6 +570,9 @@ def _best(matched: dict[Reading, list[Row]], tally: Counter[Reading], tried: Can
     stated = {row.record.recompute for rows in matched.values() for row in rows if row.record.recompute}
     gated = any(is_gated(row.record.family) for rows in matched.values() for row in rows)
     unusual = {**UNUSUAL, "hardware": 0.25, "megatron-2022-old": 0.75} if gated else UNUSUAL
+    first_row = next(iter(matched.values()))[0]
+    if by_text := first_row.sheet.text(first_row).formula:
+        unusual = {**unusual, by_text: -STATED}
 
     def score(reading: Reading) -> float:
         elsewhere = tally[reading] - len(matched[reading])

@@ -58,6 +58,8 @@ def fill_axes(sheet: Sheet) -> None:
         devices = None if any(row.record.gpus or row.record.nodes for row in rows) else said
         if len(rows) < FEWEST or not open_ and devices is None:
             continue
+        if devices is None and not any(row.record.gpus or row.record.nodes for row in rows):
+            devices = _same_devices(rows)
         count = {row: row.record.gpus or row.record.nodes or devices for row in rows}
         shares = {row: Fraction(count, _product(row)) for row, count in count.items() if count}
         usual, often = mode(shares.values())
@@ -74,6 +76,13 @@ def fill_axes(sheet: Sheet) -> None:
         for row in rows:
             known = rest | ({} if row.record.gpus or not devices else {"gpus": devices})
             row.record = replace(row.record, **known, inferred=tuple(sorted({*row.record.inferred, *known})))  # type: ignore[arg-type]
+
+
+def _same_devices(rows: list[Row]) -> int | None:
+    """How many devices different layouts of a table are all of, though nobody counts them."""
+    layouts = {(row.record.dp, row.record.tp, row.record.pp, row.beside("cp")): _product(row) for row in rows}
+    usual, often = mode(layouts.values())
+    return usual if isinstance(usual, int) and usual > 1 and often >= max(FEWEST, 0.9 * len(layouts) - 1) else None
 
 
 def fill_batch(sheet: Sheet) -> None:
@@ -509,7 +518,9 @@ def _split(row: Row) -> tuple[int, ...]:
 
 def _listed(row: Row, split: tuple[int, ...], count: int | None, pp: int | None) -> list[Finding]:
     found = []
-    if count and sum(split) != count:
+    sums = Counter(sum(other) for mate in row.around if mate.layers == count and len(other := _split(mate)) > 1)
+    # Where all rows of a table agree on another sum, some of their layers are none of the model's, as those that pad it are.
+    if count and sum(split) != count and not (sums[count] == 0 and sums[sum(split)] > max(1, 0.6 * sums.total())):
         found.append(f"adds up to {sum(split)}, the model has {count} layers")
     vp = row.record.vp or 1
     if pp and len(split) not in (pp, pp * vp):

@@ -95,6 +95,8 @@ def _to_the_last_digit(mates: list[Row]) -> list[Finding]:
         without, low, _ = sizes(row) or (1.0, 1.0, 1.0)
         if counts[row.record.size_label, row.layers, row.hidden] > 1 or abs(ratio * low / without - 1) < _COUNTED:
             continue  # a name that its author chose, or a count without the embedding
+        if is_gated(row.record.family) and abs(2 * ratio * low / (low + without) - 1) < _COUNTED:
+            continue  # one embedding for both ends, in this model alone
         tied = abs(ratio * low / (2 * low - without) - 1) < _COUNTED
         undescribed = not _known(row) and fits_label(row)
         # As many layers as another row has would be the count.
@@ -207,13 +209,16 @@ def _mismatch(row: Row, often: int) -> Finding | None:
             high = max(high, low + (max(COMMON_VOCABULARIES) - (row.vocab or 0)) * (row.hidden or 0))
         low = without
     less = 1 - LABELS if _known(row) else _GROUPED
-    if any(a * less - half <= label <= b * (1 + LABELS) + half for a, b in ((without, without), (low, high))):
+    once = (without + low) / 2 if is_gated(row.record.family) else low  # one embedding for both ends
+    if any(a * less - half <= label <= b * (1 + LABELS) + half for a, b in ((without, without), (once, once), (low, high))):
         return None
     off = min(abs(math.log(label / value)) for value in (without, low, high))
     agrees = _agree(row) and slack(row) < 0.01
     # A label that stands so in several rows is a name that its author chose; without TFLOPs that agree with the shape it may be
     # a mixture of experts, and a gated feed-forward adds up to a third.
-    certain = off > _CERTAIN and not row.guessed and agrees and often < 2
+    # Layers that were solved with the hidden size of another model agree with anything.
+    own = row.record.hidden or any((mate.record.layers, mate.record.hidden) == (row.layers, row.hidden) for mate in row.around)
+    certain = off > _CERTAIN and bool(own) and not row.guessed and agrees and often < 2
     doubtful = not row.guessed and agrees and (often < 2 or not fits_label(row))
     # Where all other labels are those of their shapes, one that is far from any way to count is a slip.
     others = [mate for mate in row.around if mate is not row and mate.record.layers and mate.record.size_label]

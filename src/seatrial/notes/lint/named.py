@@ -38,7 +38,8 @@ KINDS: tuple[tuple[re.Pattern[str], str, tuple[Terms, ...]], ...] = (
     (re.compile(r"\btokens? per (?:it|iter|iteration|step|batch|update)\b"), "share",
      ((("tokens_per_s", -1), ("sec_per_it", -1)), (("gbs", -1), ("seq", -1)), (("gbs", -1),),
       (("tokens_per_s_per_process", -1), ("sec_per_it", -1), ("world", -1)))),
-    (re.compile(r"\bdays?\b|\bhours?\b|\btime to (?:train|solution)\b|\bweeks?\b|\beta\b"), "share", _against(_ALL)),
+    (re.compile(r"\bdays?\b|\bhours?\b|\btime to (?:train|solution)\b|\bweeks?\b|\beta\b"), "share",
+     (*_against(_ALL), (("iteration", -1), ("sec_per_it", -1)))),
     (re.compile(r"\beff(?:iciency|izienz)?\b|\bscaling\b|\bweak\b|\bstrong\b"), "base", _EACH),
     (re.compile(r"speed ?up|\bvs\b|\brelative\b|\bgain\b|\bacceleration\b|\bbeschleunigung\b|\baceleracion\b|\brel\b"), "base",
      (*_ALL, *_EACH[:1], *_EACH[3:5])),
@@ -48,6 +49,7 @@ FEWEST, MOST_ROWS = 3, 60
 CLOSE, NEARLY, LOOSELY = 0.002, 0.1, 0.035
 CHANCE = 0.1
 """How likely rows would agree so by accident, at most: the heading has said it already."""
+COARSE = 0.01
 COUNTED = ("world", "gbs", "seq", "price")
 
 
@@ -61,6 +63,8 @@ class Way:
     groups: dict[Row, object] = field(default_factory=dict)
     kept: int = 0
     scatter: float = 0.0
+    open_: float = 0.0
+    """What the digits of its rows leave open, mostly: coarse ones agree with much."""
 
 
 def found(rows: list[Row]) -> Iterator[Way]:
@@ -89,7 +93,7 @@ def found(rows: list[Row]) -> Iterator[Way]:
         if shared == "base" and not tried:
             tried = [way for terms in ways if (way := _against_other(rows, ((name, 1), *terms), len(ways))) is not None]
         if tried:
-            yield max(tried, key=lambda way: (way.kept, -len(way.terms), -len(way.constants)))
+            yield max(tried, key=lambda way: (way.kept, way.open_ < COARSE, -len(way.terms), -len(way.constants)))
 
 
 def _twins(row: Row) -> list[Terms]:
@@ -140,7 +144,8 @@ def _tried(
     many = sum(map(len, offs.values()))
     if many < FEWEST or many < 0.6 * len(rows):
         return None
-    way = Way(terms, groups=groups, scatter=0.0 if close == CLOSE else LOOSELY / 2)
+    way = Way(terms, groups=groups, scatter=0.0 if close == CLOSE else LOOSELY / 2,
+              open_=statistics.median(may for each in offs.values() for _, may, _ in each))  # fmt: skip
     name, chance, nearly, others = terms[0][0], float(ways), 0, 0
     for group, each in offs.items():
         middle = max(each, key=lambda one: (sum(abs(off - one[0]) <= may + one[1] + close for off, may, _ in each),

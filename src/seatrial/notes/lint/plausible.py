@@ -7,11 +7,12 @@ import math
 import operator
 import re
 import statistics
+from dataclasses import replace
 from itertools import pairwise
 
 from seatrial.notes.lint import shares
 from seatrial.notes.lint.digits import slip
-from seatrial.notes.lint.duplicates import same_configuration
+from seatrial.notes.lint.duplicates import same_configuration, settings
 from seatrial.notes.lint.formulas import Reading
 from seatrial.notes.lint.labels import label_parameters
 from seatrial.notes.lint.repairs import broken_and_kept
@@ -40,7 +41,7 @@ def _series(rows: list[Row], name: str) -> list[list[Row]]:
         key = row.record.size_label, row.world, row.all_beside, own
         series = alike.setdefault(key, [])
         home = next((group for group in series if same_configuration(row, group[0], but=but)
-                     and row.described == group[0].described), None)  # fmt: skip
+                     and row.described == group[0].described and settings(row) == settings(group[0])), None)  # fmt: skip
         if home is None:
             series.append([row])
         else:
@@ -91,6 +92,7 @@ def _memory_falls(mates: list[Row]) -> list[Finding]:
     # Of a row whose sizes do not multiply, nobody knows which layout its memory is of.
     rows = [row for row in mates if row.record.mem_gib and row.record.mbs and "mem_value" not in row.reasons
             and (None in (row.product, row.counted) or row.product == row.counted)][:2000]
+    doubts: list[list[Finding]] = []
     for group in _series(rows, "mbs") if len({row.record.mbs for row in rows}) > 1 else ():
         found += (off := _off_the_line(group))
         group = [row for row in group if "mem_value" not in row.reasons] if off else group
@@ -115,12 +117,12 @@ def _memory_falls(mates: list[Row]) -> list[Finding]:
             exchange = _ordered(group, small, large)
             hint = "; exchanged they would rise" if exchange else ""
             twins = f", in line with {len(rest)} other row{'s' if len(rest) > 1 else ''}" if exchange and rest else ""
-            for row, other in ((small, large), (large, small)):
-                found.append(
-                    row.find("memory-monotone", "warning", f"{message}{hint}{twins}", name="mem_value",
-                             proposed=other.cell("mem_value") if exchange else None)
-                )
-    return found
+            odd = _odd_one(small, large)
+            doubts.append([row.find("memory-monotone", "warning", f"{message}{hint}{twins}", name="mem_value",
+                                    proposed=other.cell("mem_value") if exchange else None)
+                           for row, other in ((small, large), (large, small)) if odd in (None, row)])  # fmt: skip
+    # Where it falls in two places, something was changed that nobody wrote down.
+    return found + (doubts[0] if len(doubts) == 1 else [replace(each, level="info") for pair in doubts for each in pair])
 
 
 def _off_the_line(group: list[Row]) -> list[Finding]:
@@ -140,6 +142,8 @@ def _off_the_line(group: list[Row]) -> list[Finding]:
     ends = sorted((figure.shown(0.97 * value), figure.shown(1.03 * value)))
     typed = slip(figure.like(figure.value), (ends[0], ends[1]))
     likely = typed is not None and typed.chance < _LIKELY
+    if not likely and good[0] in (0, len(group) - 1):
+        return []  # beyond the others the line may bend
     about = f" -> {typed.text} ({typed.how})" if typed and likely else f", about {figure.like(value)} to be expected"
     message = f"{row.cell('mem_value')}{about}: the {len(group) - 1} other rows lie on a line over the micro-batch"
     row.reasons["mem_value"] = "memory-monotone"
@@ -165,11 +169,23 @@ def _line(points: list[tuple[float, float]]) -> tuple[float, float, float] | Non
 
 def _slower(row: Row, other: Row) -> bool:
     """Whether a sample takes longer, though more are done at a time; the filling of the pipeline left out."""
-    each = [(r.get("sec_per_it") or math.nan) / ((_slots(r) or math.nan) * (r.get("mbs") or 1)) for r in (row, other)]
+    piped = (row.get("pp") or 1) > 1
+    each = [(r.get("sec_per_it") or math.nan) / ((_slots(r) or math.nan) * (r.get("mbs") or 1) if piped else r.get("gbs") or 1)
+            for r in (row, other)]  # fmt: skip
     return each[0] > each[1] * (1 + _SLOWER)
 
 
 _SLOWER = 0.12
+
+
+def _odd_one(small: Row, large: Row) -> Row | None:
+    """The one of two whose memory is far from all other rows of the table, where the other's is among them."""
+    others = [mate.record.mem_gib for mate in small.around if mate.record.mem_gib and mate not in (small, large)]
+    far = [row for row in (small, large) if others and not min(others) / _FAR < (row.record.mem_gib or 0) < max(others) * _FAR]
+    return far[0] if len(far) == 1 else None
+
+
+_FAR = 1.5
 
 
 def _point_between(group: list[Row], row: Row) -> tuple[float, int, str] | None:

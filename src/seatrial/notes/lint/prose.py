@@ -182,6 +182,14 @@ class Hints:
         value = getattr(record, name)
         return next((n for n, _ in self._visible(record.source_line or 0) if self._said(n).get(name) == value), None)
 
+    def nearest(self, record: Record, name: str, *, surely: bool) -> tuple[object, int] | None:
+        """What the text nearest above a row says of a field, and in which line."""
+        for number, _ in self._visible(record.source_line or 0):
+            said = self._said(number) if surely else {**self._loose(number), **self._said(number)}
+            if name in said:
+                return said[name], number
+        return None
+
     def mixture(self, record: Record) -> bool:
         """Whether the text around a row speaks of experts."""
         return record.table is not None and bool(self.lines) and "experts" in self._of(record)
@@ -404,7 +412,7 @@ _FIGURE = r"(?<![\d.])(\d{2,4}(?:\.\d+)?)(?!\d|\.\d| ?%| ?[GM]i?B)"
 _PEAK = re.compile(
     rf"\bpeaks?\b(?: (?:of|at|is|being|dense|bf16|fp16))*[ :=]{{1,3}}{_FIGURE}|"
     rf"{_FIGURE} ?TFLOP\S*(?: \w+){{0,2}} (?:dense|peak)\b|"
-    rf"{_FIGURE} \((?=(?:TPU )?v[2-6][ep]?\b|[AHVBL]\d{{2,3}}S?\b|MI\d|Gaudi)|"
+    rf"{_FIGURE} (?:TFLOP\S* )?(?:\(|for (?:the |an? )?)(?=(?:TPU )?v[2-6][ep]?\b|[AHVBL]\d{{2,3}}S?\b|MI\d|Gaudi)|"
     rf"\b(?:[AHVBL]\d{{2,3}}S?|MI\d+X?|(?:TPU )?v[2-6][ep]?|Gaudi ?\d)(?::| has| does| \() ?{_FIGURE} ?TFLOP", re.IGNORECASE
 )
 _AN_HOUR = re.compile(r"[$€£]|\b(?:dollars?|euros?|usd|eur)\b|\bpri(?:ces?|x)\b|\bpreise?\b", re.IGNORECASE)
@@ -417,6 +425,23 @@ _UNEVEN = re.compile(
     r"pipeline-model-parallel-layout|num-layers-in-(?:first|last)|\btorchtitan\b",
     re.IGNORECASE,
 )
+
+
+_PAIRS = re.compile(r"\b(?:in|are|is|of|preference|a) \**pairs?\b|\bchosen (?:and|/|\+) ?rejected\b", re.IGNORECASE)
+_BY = r" ?[·*×x⋅]? ?"
+_OF_ALL = rf"{_BY}(?:N(?:_\w+)?|P|params?|parameters|参数量?)"
+_FACTOR = re.compile(rf"(?<![\w.])(?:([2-9])(?:\.0)?{_OF_ALL}|(72|96){_BY}B{_BY}[sSlL]\w*)(?![a-zA-Z])|"
+                     r"\b(?:factor|with|or|and|by) (72|96)\b")  # fmt: skip
+_WITH_ATTENTION = re.compile(rf"(?<![\w.])6{_OF_ALL}\s*(?:\+|plus)\s*12(?![\d.])", re.IGNORECASE)
+_AMOUNT = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?) ?([MBT]|billion|million|trillion)(?!\w)")
+_AMOUNTS = {"M": 1e6, "B": 1e9, "T": 1e12}
+_FEW = 6
+
+
+def _apart(amounts: set[float]) -> frozenset[float]:
+    """The logarithms of their ratios; of many amounts some two have any ratio."""
+    few = sorted(amounts) if len(amounts) <= _FEW else []
+    return frozenset(math.log(more / less) for at, less in enumerate(few) for more in few[at + 1 :])
 
 
 @dataclass(frozen=True)
@@ -487,6 +512,25 @@ class Prose:
     def exceptions(self) -> list[tuple[frozenset[float], str]]:
         """What the text says of some rows otherwise than of the others: see `exceptions`."""
         return exceptions.said(self.lines)
+
+    @cached_property
+    def ratios(self) -> tuple[frozenset[float], frozenset[float]]:
+        """By which factors, as logarithms, rows may differ where the text counts in two ways: FLOPs, and tokens to train on."""
+        lines = [line for line in self.lines if len(line) <= 2000 and not line.lstrip().startswith("|")]
+        flops = {float(match[1] or match[2] or match[3]) for line in lines for match in _FACTOR.finditer(line)}
+        tokens = {float(match[1]) * _AMOUNTS[match[2][0].upper()] for line in lines if "token" in in_english(line).casefold()
+                  for match in _AMOUNT.finditer(line)}  # fmt: skip
+        return _apart(flops), _apart(tokens)
+
+    @cached_property
+    def paired(self) -> bool:
+        """Whether samples may be pairs of sequences, as those of preferences are."""
+        return any(_PAIRS.search(line) for line in self.lines)
+
+    @cached_property
+    def formula(self) -> str:
+        """The formula of FLOPs that attention is a part of, where the text writes it down: `6 N + 12 L H S`."""
+        return "palm" if any(_WITH_ATTENTION.search(line) for line in self.lines if len(line) <= 2000 and "12" in line) else ""
 
     @cached_property
     def prices(self) -> dict[str, float]:

@@ -392,8 +392,9 @@ def _find_named(sheet: Sheet) -> dict[tuple[str, object, object], Rule]:
             known = sheet.found.setdefault(key, [])
             # A much longer product that some rows keep to as well is an accident.
             same = (frozenset(way.terms), frozenset((name, -power) for name, power in way.terms))
-            known[:] = [other for other in known if frozenset(other.terms) not in same
-                        and not (other.terms[0] == way.terms[0] and len(other.terms) > len(way.terms) + 1)]  # fmt: skip
+            known[:] = [other for other in known if not any(frozenset(other.terms) <= one for one in same)
+                        and not (other.terms[0] == way.terms[0] and (len(other.terms) > len(way.terms) + 1
+                                 or _kept(sheet.tables[key], other) < way.kept))]  # fmt: skip
             known.append(relation)
             for row, group in way.groups.items():
                 row.groups[relation.name] = group
@@ -403,6 +404,13 @@ def _find_named(sheet: Sheet) -> dict[tuple[str, object, object], Rule]:
                 rule = Rule(constant, way.scatter, max(2, way.kept), _misses(offs, constant))
                 rules["table", key, (relation.name, group)] = rule
     return rules
+
+
+def _kept(rows: list[Row], relation: Relation) -> int:
+    """How many rows agree on a relation within their digits."""
+    offs = [(off, slack(row, relation)) for row in rows[:_FEW] if (off := residue(row, relation)) is not None]
+    middle = statistics.median(off for off, _ in offs) if offs else 0.0
+    return sum(abs(off - middle) <= may + EXACTLY for off, may in offs)
 
 
 def _named(terms: tuple[tuple[str, int], ...]) -> str:
@@ -596,9 +604,15 @@ def rule_of(row: Row, relation: Relation) -> Rule | None:
         for rule in (rules.get(("table", row.key, name)), rules.get(("file", file, name))):
             if rule is not None and rule.support >= 2:
                 return rule
-            if not relation.exact and row.sheet.has_unknown(row.key):
-                break  # a column that nobody reads may set what other tables have in common
+            if not relation.exact and (row.sheet.has_unknown(row.key) or "model" in relation.apart and _of_any_model(row)):
+                break  # a column that nobody reads, or another model, may set what other tables have in common
     return _by_data_sheet(row, relation)
+
+
+def _of_any_model(row: Row) -> bool:
+    """Whether nobody says of which model the row is, in a table long enough to tell what its own one costs."""
+    record = row.record
+    return not (record.size_label or record.layers or record.hidden) and len(row.mates) > ENOUGH_ROWS
 
 
 def _by_data_sheet(row: Row, relation: Relation) -> Rule | None:

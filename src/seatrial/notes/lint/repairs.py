@@ -129,9 +129,26 @@ def check(sheet: Sheet) -> list[Finding]:
         _exchanges(suspects)
         found += _stated_otherwise(mates)
         for row, (broken, repairs) in suspects.items():
+            if broken and all(_counted_otherwise(row, *each) for each in broken) and not any(map(_slipped, repairs)):
+                row.settled = True
+                continue
             if broken and (repairs or not _of_another_kind(row, broken, suspects)):
                 found += _report(row, broken, repairs)
     return found
+
+
+def _counted_otherwise(row: Row, relation: Relation, rule: Rule, off: float) -> bool:
+    """Whether the text counts FLOPs, tokens to train on, or a batch, in two ways that differ by as much as the row is off."""
+    text = row.sheet.text(row)
+    flops, tokens = text.ratios
+    ratios = tokens if _is_found(relation) else flops if _has_flops(relation) else frozenset()
+    ratios |= {math.log(2)} if text.paired and ("gbs", -1) in relation.terms else set()
+    return any(abs(abs(off) - ratio) <= slack(row, relation) + wobble(row, relation, rule) + 2 * SMALL for ratio in ratios)
+
+
+def _slipped(repair: Repair) -> bool:
+    """Whether a slip of the hand explains it, and no habit of counting."""
+    return bool(repair.why) and repair.code != "formula-mixed" and repair.score >= CLEAR
 
 
 def _of_another_kind(row: Row, broken: list[tuple[Relation, Rule, float]], suspects: Suspects) -> bool:
@@ -180,6 +197,11 @@ def _stated_otherwise(mates: list[Row]) -> list[Finding]:
     meant = min(values)
     if re.search(rf"(?<![\d.]){meant:g}(?![\d.])", "\n".join(first.sheet.text(first).lines[line - 1 : line])):
         return []  # it says both, of one thing and of another
+    hints = first.sheet.text(first).hints
+    loosely, surely = (hints.nearest(first.record, name, surely=sure) for sure in (False, True))
+    if loosely is not None and loosely[1] > line and loosely[0] == meant:
+        return []  # what is nearer to the rows says so
+    value, line = surely if surely is not None and surely[1] > line else (value, line)
     message = f"line {line} says {first.column(name)} {value}, and the figures of the rows below agree on {meant:g}"
     return [Finding(file=first.record.source_file, line=line, code="header-vs-row", level="error", message=message,
                     column=first.column(name), printed=str(value), proposed=f"{meant:g}")]  # fmt: skip
@@ -582,9 +604,10 @@ def _measure(row: Row, name: str, value: float, bounds: tuple[float, float], sco
     like = _like(row, name, figure)
     shown, why, code = like.like(value), "", ""
     # What was solved may miss a number that was typed by half a digit; where the point moved the last digit did too.
-    half = min(figure.unit / 2 * max(1.0, value / figure.value), 0.003 * value)
+    half = min((figure.step or figure.unit) / 2 * max(1.0, value / figure.value), 0.003 * value)
     half = max(0.0, half - (high - low) / 2) if abs(math.log(value / figure.value)) < FAR else half
     # Means over other iterations miss each other by more than they mostly do.
+    loose = loose or 0 < 2 * figure.step < figure.unit  # by as much as its author says
     wide = max(0.0, MEANS - (high / low - 1) / 2) if loose else 0.0
     text, ends = figure.like(figure.value), _in_print(figure, low - half, high + half)
     recomputed = name == "tflops" and min(abs(math.log(ratio * 3 / 4)), abs(math.log(ratio * 4 / 3))) < 0.008
@@ -769,12 +792,15 @@ def _report(row: Row, broken: list[tuple[Relation, Rule, float]], repairs: list[
     leads = best is not None and len(repairs) > 1 and best.score >= max(0.0, repairs[1].score + LEAD)
     known = best is not None and (best.score >= ENOUGH or alone or leads) and not rivals
     fine = abs(off) > SMALL or abs(off) > 3 * (slack(row, relation) + wobble(row, relation, rule))
-    grave = abs(off) > GRAVE or known and fine and best is not None and best.score >= CLEAR
+    # That a figure is another row's as well tells little where all are nearly alike.
+    proof = best.score - (0.0 if best.why else _stale(row, best.name)) if best is not None else 0.0
+    grave = abs(off) > GRAVE or known and fine and proof >= CLEAR
     sure = max(b[1].support for b in broken) >= 2 and not row.planned
     # What is hardly more than the others miss the relation by may be a mean over other iterations, whatever explains it.
     out = max(b[1].misses.stands_out(b[2], slack(row, b[0])) for b in broken)
     grave = grave and out > (LIKELY if abs(off) > GRAVE else SURELY)
-    level: Level = "error" if grave and sure else "warning" if out > LIKELY else "info"
+    doubtful = abs(off) > 2 * SMALL or known and best is not None and best.why  # else no slip that anybody makes
+    level: Level = "error" if grave and sure else "warning" if out > LIKELY and doubtful else "info"
     row.settled = level != "info"
     if best is not None and known:
         code = best.code or _code(best.name, broken)

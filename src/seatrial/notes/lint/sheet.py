@@ -146,7 +146,8 @@ EXTRA = "+"
 """Before the heading of a column that no field takes, where a field is named."""
 _PLANNED = re.compile(r"planned|plan|estimate[d]?|est\.?|projected|projection|forecast|predicted|target|theoretical")
 _KINDS = re.compile(r"\b(?:[AHBL]20|[AL]4|T4|A[13]0|[AL]40S?|V100S?|P[14]0|P100|[AH][18]00|H200|B[123]00|G[BH][23]00)\b|"
-                    r"\bMI\d{3}X?\b|\bTPU ?v\d\w?|\bGaudi ?\d?|\bA64FX\b", re.IGNORECASE)  # fmt: skip
+                    r"\bMI\d{3}X?\b|\bTPU ?v\d\w?|\bv[56][ep]\b|^v[2-6][ep]?$|\bGaudi ?\d?|\bA64FX\b",
+                    re.IGNORECASE)  # fmt: skip
 DEVICES = re.compile(rf"{_KINDS.pattern}|\b(?:mx|nv)?fp(?:4|8|16|32)\b|\bbf16\b|\bint8\b", re.IGNORECASE)
 _DIGIT = re.compile(r"\d")
 _REFERENCE = re.compile(r"duplicate|same|line|\bsee\b|\bref", re.IGNORECASE)
@@ -478,6 +479,8 @@ class Row:
         if self.device is not None and (is_preset(self.device) or not said):
             return max(self.device.peak_tflops.values()) * (1.15 if self.device.kind == "cpu" else 1.0)
         own = self.device.peak_tflops.get("bf16") if self.device is not None else None
+        if self.device is not None and own and self.record.machine and not any(abs(peak / own - 1) < 0.02 for peak in said):
+            return max(self.device.peak_tflops.values())  # what the text says is another device's
         return next((peak for peak in said if own and abs(peak / own - 1) < 0.02), max(said, default=None))
 
     @once
@@ -594,6 +597,7 @@ class Sheet:
     _ordered: dict[tuple[tuple[str, int | None], str], list[float]] = field(default_factory=dict)
     _filled: dict[tuple[str, int | None], frozenset[str]] = field(default_factory=dict)
     _unknown: dict[tuple[str, int | None], bool] = field(default_factory=dict)
+    _shared: dict[tuple[str, int | None], frozenset[str]] = field(default_factory=dict)
     _counts: dict[tuple[tuple[str, int | None], str], Counter[object]] = field(default_factory=dict)
     _laid_out: dict[str, dict[tuple[int | None, ...], list[Row]]] = field(default_factory=dict)
     _bearers: dict[tuple[str, str, int | None], dict[object, list[Row]]] = field(default_factory=dict)
@@ -671,6 +675,15 @@ class Sheet:
             headings = extras(rows[0])
             self._unknown[key] = any(len({row.figure(heading) for row in rows} - {None}) > 1 for heading in headings)
         return self._unknown[key]
+
+    def shared(self, key: tuple[str, int | None]) -> frozenset[str]:
+        """The columns that no field takes whose figures most rows of the table share with another row."""
+        if key not in self._shared:
+            rows = self.tables[key][:_NEAR]
+            counts = {heading: Counter(row.figure(heading) for row in rows) for heading in extras(rows[0])}
+            self._shared[key] = frozenset(heading for heading, seen in counts.items()
+                                          if 2 * sum(n for n in seen.values() if n > 1) > len(rows))  # fmt: skip
+        return self._shared[key]
 
     def in_file(self, row: Row, name: str, *, hidden: int | None = None) -> list[object]:
         """The values that the other rows of the file have in a field, each once, in the order they first come; of rows with

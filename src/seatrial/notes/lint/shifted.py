@@ -40,6 +40,8 @@ def check(sheet: Sheet) -> list[Finding]:
 def _moved_back(row: Row, cells: list[str]) -> list[Finding]:
     broken, kept = broken_and_kept(row)
     columns, figures = _columns(tuple(row.record.printed))
+    if not any(map(str.isdigit, "".join(cells[at] for at in figures))):
+        return []  # nothing was measured, and a word that says so may stand in any of these columns
     stand = list(map(_stands, columns, cells))
     foreign = [cell for cell, stands in zip(cells, stand) if not stands]
     wrong = len(foreign) + _lost(row, cells)

@@ -137,6 +137,9 @@ def _doubted(row: Row, name: str, speeds: dict[Row, float], table: _Table) -> It
         return
     if any(name in dict(relation.terms) for relation, _ in broken_and_kept(row)[1]):
         return  # what else the row says agrees with it
+    lengths = [mate.seq for mate in speeds if mate is not row and mate.seq]
+    if off < 0 and row.seq and lengths and off > -math.log(max(1.0, row.seq / statistics.median(lengths))) - SLOW / 2:
+        return  # of a long sequence every token attends to more
     figure = row.printed(name)
     if figure is None:
         return

@@ -55,7 +55,7 @@ def text_in_number(row: Row) -> Iterator[Finding]:
     for heading, cell in row.worded.items():
         if number := number_among_words(heading, cell):
             message, text = f'"{cell.strip()}" has words in a column of numbers: they belong into the notes', cell.strip()
-            yield row.find("text-in-number", "warning", message, column=heading, printed=text, proposed=number)
+            yield row.find("text-in-number", "info", message, column=heading, printed=text, proposed=number)
 
 
 @functools.lru_cache(maxsize=65536)
@@ -129,7 +129,8 @@ def extrapolated(mates: list[Row]) -> Iterator[Finding]:
             if row is other or not (a.sec_per_it and b.sec_per_it and a.gbs and b.gbs) or a.gbs % b.gbs:
                 continue
             times = a.gbs // b.gbs
-            if times > 1 and figure.slack < 0.002 and abs(a.sec_per_it - times * b.sec_per_it) < 1e-6 * a.sec_per_it:
+            fine = times > 1 and max(figure.slack, (other.printed("sec_per_it") or figure).slack) < 0.002
+            if fine and abs(a.sec_per_it - times * b.sec_per_it) < 1e-6 * a.sec_per_it:
                 exact = f"{a.sec_per_it:g} s is exactly {times} x the {b.sec_per_it:g} s of {other.where}, as its GBS is"
                 yield row.find("extrapolated", "warning", f"{exact}: extrapolated and not measured", name="sec_per_it")
 

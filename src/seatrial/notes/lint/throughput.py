@@ -472,7 +472,8 @@ def _report(row: Row, explanations: list[Explanation], factor: float | None, *, 
     best = explanations[0] if explanations and factor is None else None
     # A small difference is an error too when the digits are fine and one slip of the hand explains it.
     fine = best is not None and best.score >= CLEAR_SLIP and abs(off) > max(5 * slack(row), FINE)
-    level: Level = "error" if abs(off) > SMALL or fine else "warning" if abs(off) > TINY else "info"
+    coarse = slack(row)
+    level: Level = "error" if abs(off) > SMALL + coarse or fine else "warning" if abs(off) > TINY + coarse else "info"
     of_shape = best is not None and best.name in ("layers", "hidden") and best.message.endswith(")") and not (
         "row" in best.message and fits_label(row))  # fmt: skip
     proven = _proven(row) if abs(off) > MODELS_DIFFER or row.record.family else _proven(row) and _has_kin(row)
@@ -489,7 +490,7 @@ def _report(row: Row, explanations: list[Explanation], factor: float | None, *, 
         return [row.find(best.code, gravity, f"{best.message}: {facts}", name=best.name, proposed=best.shown or None)]
     options = "; ".join(dict.fromkeys(e.message for e in explanations[:4] if e.score > -2))
     open_end = f"open: one of both is wrong{f', {options}' if options else ''}"
-    shared = shared or abs(off) < relations.GRAVE and relations.scatters(row)
+    shared = shared or abs(off) < relations.GRAVE and relations.scatters(row) or abs(off) < 2 * SMALL and coarse > TINY
     return [row.find("tflops-mismatch", "info" if shared else level, f"{facts}; {open_end}", name="tflops")]
 
 
@@ -505,6 +506,8 @@ def _model(row: Row) -> object:
 def _proven(row: Row) -> bool:
     """Whether the reading stands on other rows, and not on a guess."""
     reading, proven = reading_of(row), row.sheet.proven
+    if reading.seq and not row.seq and row.sheet.has_unknown(row.key):
+        return False  # a column that nobody reads may be the sequence
     model = _model(row)
     key = (row.record.source_file, reading, model)
     if key not in proven:

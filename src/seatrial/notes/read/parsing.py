@@ -58,6 +58,9 @@ _THOUSANDS = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9}
 LONGEST_SEQUENCE_K = 4096
 """Thousands of tokens beyond which a figure under `Sequence (K)` was typed in tokens."""
 POSITIVE: frozenset[Kind] = frozenset({"count", "figure", "memory", "seconds", "rate", "percent", "frequency"})
+MEASURED: frozenset[Kind] = frozenset({"figure", "memory", "seconds", "rate", "percent"})
+"""Of these: what may be said as two numbers, with what was measured between them."""
+_RANGE, WIDEST = re.compile(rf"\s*(?:-|–|—|to\b|\.\.\.?|…)\s*({NUMBER.pattern})(?!\s*[-–—/.:\d])"), 1.5
 MAY_BE_ZERO = {"aggr_pflops", "experts", "top_k", "shared_experts", "expert_ffn"}
 """Of these: what dense models have of experts, and many mixtures of shared ones."""
 
@@ -91,6 +94,10 @@ def _number_cell(column: Column, text: str, flags: tuple[str, ...]) -> Cell:
     value = float(decimal(match.group()))
     rest = text[match.end() :]
     spread = re.match(r"\s*(?:±|\+/-)\s*[\d.,]+", rest)
+    if column.kind in MEASURED and (to := _RANGE.match(rest)) is not None:
+        last = float(decimal(to[1]))
+        if value < last <= WIDEST * value:  # what a progress bar jumps between
+            value, spread = (value + last) / 2, to
     unit, rest = units.take(column.kind, rest[spread.end() :] if spread else rest)
     if column.kind == "rate" and (scale := rest[:1] if rest[:1] in _THOUSANDS and not rest[1:2].isalpha() else column.unit):
         value *= _THOUSANDS.get(scale, 1.0)
@@ -110,7 +117,8 @@ def _number_cell(column: Column, text: str, flags: tuple[str, ...]) -> Cell:
         return Cell(flags=flags, unread=f"{match.group()} is not a whole number")
     if column.kind in POSITIVE and value <= 0 and not (value == 0 and column.field in MAY_BE_ZERO):
         return Cell(flags=flags, unread=f"{match.group()} is not above 0")
-    words = f"{spread.group() if spread else ''}{rest}".strip()
+    between = match.group() if spread is not None and spread.re is _RANGE else ""
+    words = f"{between}{spread.group() if spread else ''}{rest}".strip()
     return _scaled(column, value, unit or column.unit, words, flags)
 
 
@@ -151,8 +159,10 @@ def _no_number(column: Column, text: str, flags: tuple[str, ...]) -> Cell:
     return Cell(text=text, flags=flags, unread=f"{text!r} is not a number")
 
 
-_YES = {"yes", "y", "true", "on", "1", "✓", "✔", "✅", "x", "full", "enabled", "✔️", "oui", "ja", "si", "sí"}
-_NO = {"no", "n", "false", "off", "0", "✗", "✘", "❌", "none", "disabled", "w/o", "without", "non", "nein"}
+_YES = {"yes", "y", "true", "on", "1", "✓", "✔", "✅", "x", "full", "enabled", "✔️", "oui", "ja", "si", "sí",
+        "sì", "sim", "да", "tak", "ano", "是", "有", "开", "开启", "あり", "有り", "有効", "はい"}
+_NO = {"no", "n", "false", "off", "0", "✗", "✘", "❌", "none", "disabled", "w/o", "without", "non", "nein",
+       "não", "нет", "nie", "ne", "否", "无", "無", "关", "不开", "なし", "無し", "無効", "いいえ"}
 
 
 def _yesno(column: Column, text: str) -> Cell:
