@@ -24,16 +24,20 @@ _TIMES = {"k": 1024.0, "K": 1024.0}
 NEAR = 0.012
 
 
+def excepts(line: str) -> bool:
+    return _BUT.search(line) is not None
+
+
 def said(lines: Iterable[str]) -> list[tuple[frozenset[float], str]]:
     """Of each sentence that excepts something the logarithms of its ratios, and its words."""
     found = []
     for line in lines:
-        if line.lstrip().startswith("|") or len(line) > 2000 or not _BUT.search(line):
+        if line.lstrip().startswith("|") or len(line) > 2000 or not excepts(line):
             continue
         for sentence in re.split(r"(?<=[.;])\s+(?=[A-Z`*])", line):
             numbers = [float(m[1].replace(",", "")) * _TIMES.get(m[2] or "", 1.0) for m in _NUMBER.finditer(sentence)][:12]
             logs = {math.log(one / other) for one in numbers for other in numbers if one and other and one != other}
-            if logs and _BUT.search(sentence):
+            if logs and excepts(sentence):
                 found.append((frozenset(logs), sentence.casefold()))
     return found
 

@@ -515,8 +515,10 @@ class Prose:
 
     @cached_property
     def ratios(self) -> tuple[frozenset[float], frozenset[float]]:
-        """By which factors, as logarithms, rows may differ where the text counts in two ways: FLOPs, and tokens to train on."""
-        lines = [line for line in self.lines if len(line) <= 2000 and not line.lstrip().startswith("|")]
+        """By which factors, as logarithms, rows may differ where the text counts in two ways: FLOPs, and tokens to train on.
+        What it excepts, it says of whom (`exceptions`)."""
+        lines = [line for line in self.lines if len(line) <= 2000 and not line.lstrip().startswith("|")
+                 and not exceptions.excepts(line)]
         flops = {float(match[1] or match[2] or match[3]) for line in lines for match in _FACTOR.finditer(line)}
         tokens = {float(match[1]) * _AMOUNTS[match[2][0].upper()] for line in lines if "token" in in_english(line).casefold()
                   for match in _AMOUNT.finditer(line)}  # fmt: skip
