@@ -110,4 +110,7 @@ def _benchmark(trial: Trial, recipe: Recipe) -> Iterator[tuple[str, ...]]:
                         ("eval-iters", 0), ("eval-interval", recipe.steps + 1), ("rerun-mode", "disabled"),
                         ("distributed-timeout-minutes", max(2, int(recipe.stall_s / 30) + 1))):
         yield f"--{flag}", str(value)
+    if trial.topology.precision == "fp16":
+        yield "--initial-loss-scale", str(recipe.loss_scale)
+        yield "--loss-scale-window", str(recipe.loss_scale_window)
     yield ("--log-throughput",)
