@@ -24,7 +24,7 @@ from seatrial.notes.lint.devices import device_named, is_preset
 from seatrial.notes.lint.digits import Printed
 from seatrial.notes.lint.labels import is_mixture
 from seatrial.notes.lint.prose import Prose
-from seatrial.notes.read.rows import holds_memory
+from seatrial.notes.read.rows import accumulates, holds_memory
 from seatrial.notes.read.sound import MOST_MEASURED
 from seatrial.record import Record
 from seatrial.spec import Device
@@ -124,10 +124,6 @@ PLAIN_NAMES = {
 _BESIDE = {
     "cp": "cp, context parallel, context parallelism, context parallel size, cp size",
     "ep": "ep, expert parallel, expert parallelism, expert parallel size, ep size, expert model parallel size",
-    "ga": "ga, gas, grad acc, grad accum, gradient accumulation, accumulation, gradient accumulation steps, accum, acc steps, "
-          "micro batches, microbatches, num microbatches, grad acc steps, accumulation steps, "
-          "accum steps, accumulate, num micro batches, micro batches per step, accumulation de gradient, "
-          "akkumulation, gradientenakkumulation, acumulacion, accumulo",
 }  # fmt: skip
 _BESIDE |= {
     "shard": "dp shard, data parallel shard degree, fsdp, fsdp degree, fsdp size, shard size, shard group, sharding group, "
@@ -179,7 +175,7 @@ def _is_plan(cell: str) -> bool:
 @lru_cache(maxsize=4096)
 def kind_beside(heading: str) -> str:
     """Which count a layout is not always told by a heading is of; empty where it is none."""
-    return BESIDE.get(normal(heading), "")
+    return BESIDE.get(normal(heading), "") or ("ga" if accumulates(heading) else "")
 
 
 def extras(row: Row) -> list[str]:

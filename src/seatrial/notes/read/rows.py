@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, cast
 
 from seatrial import stages
@@ -22,6 +23,7 @@ from seatrial.notes.read.statements import read_statements, read_status
 from seatrial.record import Outcome, Record, State, Status
 from seatrial.tables import Problem, Where
 from seatrial.tables.headings import MEASURES, Column, clean, normal, setting
+from seatrial.tables.tongues import in_english
 from seatrial.tables.unknown import unknown_columns
 
 ESTIMATE_MARKS = ("^", "~")
@@ -182,7 +184,7 @@ def _take(row: _OpenRow, column: Column, raw: str) -> None:
 
 def _take_parts(row: _OpenRow, column: Column, raw: str) -> None:
     """`8/4/12` under `DP/TP/PP`."""
-    texts = [text for text in re.split(r"\s*[/,×x+&]\s*|\s+", clean(raw)) if text]
+    texts = [text for text in re.split(r"\s*[/,;:·*×xX+&-]\s*|\s+", clean(raw).strip("()[]")) if text]
     cells = [read_cell(_COUNT, text) for text in texts]
     if is_blank(clean(raw)):
         return
@@ -325,14 +327,22 @@ def _with_context(row: _OpenRow, around: Around) -> tuple[dict[str, Any], tuple[
     return values, tuple(sorted(inferred))
 
 
-ACCUMULATED = frozenset(
-    "ga, gas, acc, grad acc, grad accum, gradient accumulation, gradient accumulation steps, grad accumulation, accumulation, "
-    "grad acc steps, accumulation steps, acc steps, grad accum steps".split(", "))  # fmt: skip
-"""What tables call the number of micro-batches that one step sums."""
+_SUMS = frozenset("ga gas acc accu accum accums accumulation accumulate accumulated accumulations akkumulation "
+                  "gradientenakkumulation acumulacion accumulo microbatches".split())
+_BESIDE_SUMS = frozenset("grad grads gradient gradients gradiente de di del step steps of num n number factor micro batch batches "
+                         "x per it iter iteration update optimizer".split())  # fmt: skip
+
+
+@lru_cache(maxsize=4096)
+def accumulates(heading: str) -> bool:
+    """Whether a column counts the micro-batches that one step sums, by its words: `grad. acc.`, `accum steps`, `micro-batches`."""
+    words = {*normal(in_english(heading)).split()}
+    named = words & _SUMS or {"micro", "batches"} <= words
+    return bool(named) and words <= _SUMS | _BESIDE_SUMS
 
 
 def _accumulated(row: _OpenRow) -> int | None:
-    said = [text for heading, text in row.extra.items() if normal(heading) in ACCUMULATED]
+    said = [text for heading, text in row.extra.items() if accumulates(heading)]
     return int(said[0]) if len(said) == 1 and said[0].isdecimal() and len(said[0]) < 10 and int(said[0]) > 0 else None
 
 
