@@ -86,7 +86,7 @@ samples: サンプル数, サンプル, 样本数, 样本
 memory: メモリ使用量, メモリ, 显存占用, 峰值显存, 显存, 内存
 sequence length: シーケンス長, 系列長, 文脈長, 序列长度, 上下文长度, 序列长
 hidden size: 隠れ次元, 隠れ層, 隠れサイズ, 隠れ, 隐藏维度, 隐藏层维度, 隐层维度, 隐藏大小
-layers: レイヤー数, レイヤ数, 層数, 层数, 层
+layers: レイヤー数, レイヤ数, 層数, 层数, 层, 層
 heads: ヘッド数, ヘッド, 注意力头数, 头数, 注意力头, 头
 vocabulary: 語彙数, 語彙, 词表大小, 词表
 model: モデル, 模型
@@ -149,7 +149,7 @@ def from_signs(text: str) -> str:
     if text.isascii() or not _HAS_SIGN.search(text):
         return text
     text = re.sub(" {2,}", " ", _SIGN.sub(lambda match: f" {_BY_SIGN[match.group()]} ", text)).strip()
-    return re.sub(r" ?([/()]) ?", r"\1", text).replace("(", " (")
+    return re.sub(r" ?([/()]) ?", r"\1", text).replace("(", " (").replace("/nodes", "/node")
 
 
 def in_english(text: str, *, surely: bool = False) -> str:

@@ -8,6 +8,7 @@ import re
 import statistics
 from itertools import pairwise
 
+from seatrial.notes.lint import relations
 from seatrial.notes.lint.digits import as_printed, slip
 from seatrial.notes.lint.duplicates import same_configuration
 from seatrial.notes.lint.formulas import Reading
@@ -384,7 +385,7 @@ def _scaling(mates: list[Row]) -> list[Finding]:
         one, two = _slots(worst) or 1.0, _slots(other) or 1.0
         expected = (other.get("sec_per_it") or 0.0) * one / two
         seconds = worst.get("sec_per_it") or 0.0
-        if abs(math.log(seconds / expected)) < _OFF_SCALE or {"sec_per_it", "gbs"} & set(worst.reasons):
+        if abs(math.log(seconds / expected)) < _OFF_SCALE or {"sec_per_it", "gbs"} & set(worst.reasons) or _rate_agrees(worst):
             continue
         message = (
             f"GBS {worst.whole('gbs')} takes {seconds:g} s where GBS {other.whole('gbs')} ({other.where}) takes "
@@ -393,6 +394,19 @@ def _scaling(mates: list[Row]) -> list[Finding]:
         )
         found.append(worst.find("gbs-scaling-outlier", "warning", message, name="sec_per_it"))
     return found
+
+
+def _rate_agrees(row: Row) -> bool:
+    """Whether a rate of the row is that of its batch and its time, as in the other rows: then neither is another one's."""
+    for relation in relations.relations_of(row):
+        rule = relations.rule_of(row, relation) if relation.exact and ("gbs", -1) in relation.terms else None
+        found = relations.off_by(row, relation, rule) if rule is not None and rule.support >= ENOUGH_ROWS else None
+        if found is not None and abs(found[0]) <= found[1]:
+            return True
+    return False
+
+
+ENOUGH_ROWS = 3
 
 
 def _outlier(group: list[Row], rates: dict[Row, float]) -> Row:
