@@ -59,8 +59,12 @@ def fill_axes(sheet: Sheet) -> None:
         devices = None if any(row.record.gpus or row.record.nodes for row in rows) else said
         if len(rows) < FEWEST or not open_ and devices is None:
             continue
-        count = {row: row.record.gpus or row.record.nodes or devices for row in rows}
-        shares = {row: Fraction(count, _product(row)) for row, count in count.items() if count}
+        counted = any(row.record.gpus or row.record.nodes for row in rows)
+        # Where nobody counts them, layouts that multiply to one number in nearly every row are whole.
+        alike = mode(_product(row) for row in rows)[0] if not counted and devices is None else None
+        alike = alike if len({(r.record.dp, r.record.tp, r.record.pp, r.beside("cp")) for r in rows}) >= FEWEST else None
+        count = {row: row.record.gpus or row.record.nodes or devices or alike for row in rows}
+        shares = {row: Fraction(many, _product(row)) for row, many in count.items() if isinstance(many, int) and many}
         usual, often = mode(shares.values())
         # An axis that differs from row to row without a word is no slip of several rows.
         if not isinstance(usual, Fraction) or often < FEWEST or len(shares) - often > max(1, 0.1 * len(shares)):

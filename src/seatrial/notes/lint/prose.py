@@ -25,7 +25,7 @@ from seatrial.record import Record
 from seatrial.spec import Device
 from seatrial.tables.tongues import in_english
 
-_N = r"(\d[\d,]*(?:\.\d+)?)\s?([kK]?)(?![\w%.]*\d)"
+_N = r"(\d{1,3}(?:,\d{3})+(?!\d)(?:\.\d+)?|\d+(?:\.\d+)?)\s?([kK]?)(?![\w%.]*\d)"
 _IS = r"\s*(?:\bof\b|\bis\b|=|:)?\s*"
 _NO_TOKENS = r"(?!\s?[MBmb]\b|\s?(?:[MkB] ?)?tok)"
 _DEVICE = r"(?:[AHVBP]\d{2,3}s?|MI\d+X?|GH200|GPUs?|cards|devices|accelerators|processes|ranks)"
@@ -121,6 +121,12 @@ _CUES: dict[str, tuple[str, ...]] = {
 _ALL_CUES = {cue for cues in _CUES.values() for cue in cues} | {"recomp", "checkpoint", "expert", "moe", "mixt", "llama", "glu"}
 _OF_DEVICES = re.compile(r"[ahvbp]\d\d|mi\d|gpu|card|device|accelerator|process|rank")
 """Letters of what `_DEVICE` matches."""
+_WORDS_FOR = {"one": 1, "a": 1, "single": 1, "two": 2, "three": 3, "four": 4, "six": 6, "eight": 8, "sixteen": 16}
+_NODES_OF = re.compile(
+    rf"\b(\d{{1,5}}|{'|'.join(_WORDS_FOR)}) (?:[\w-]+ )?nodes?\b(?:,| of| with|:| x| ×| each with| \()?\s*(\d{{1,5}})\s?[x×]?\s?"
+    rf"(?:[\w-]+ ){{0,2}}?{_DEVICE}(?!\w)(?! ?(?:hours?|h)\b)", re.IGNORECASE
+)
+"""`8 nodes x 8 B200`, `one node, 8x H100`: how many devices there are in all."""
 _LONG = re.compile(r"\d{40}")
 _SAYS = re.compile(r"\d|llama|glu|recompu|checkpointing|expert|moe", re.IGNORECASE)
 _SELECTIVE = re.compile(r"\bselective\b", re.IGNORECASE)
@@ -298,6 +304,8 @@ def read_sentence(text: str) -> dict[str, object]:
     text, apart = _without_exceptions(text)
     letters = text.casefold()
     found: dict[str, object] = {**_values_of(text, _COMPILED), **({"except": apart} if apart else {})}
+    if "node" in letters and "gpus" not in found and (devices := _in_all(text)):
+        found["gpus"] = devices
     labels = {f"{m[1]}{m[2]}".upper() for m in _LABEL.finditer(text)} if found else set()
     if labels:
         found["labels"] = labels
@@ -316,6 +324,15 @@ def read_sentence(text: str) -> dict[str, object]:
     if _GLU.search(text):
         found["family"] = "llama"
     return found
+
+
+def _in_all(text: str) -> int | None:
+    """Nodes times their devices; `2 nodes, 16x MI300X` has said both already."""
+    counts = set()
+    for match in _NODES_OF.finditer(text):
+        nodes, each = _WORDS_FOR.get(match[1].lower()) or int(match[1]), int(match[2])
+        counts.add(each if each > 8 and each % nodes == 0 and each // nodes in (4, 8) else nodes * each)
+    return counts.pop() if len(counts) == 1 and min(counts) > 1 else None
 
 
 _THOUSANDS = re.compile(r"(?<![\d.,] )\b(\d{1,3}) (\d{3})\b(?! ?\d)")

@@ -218,7 +218,8 @@ def _judge(row: Row) -> tuple[list[tuple[Relation, Rule, float]], list[tuple[Rel
 
 def _unstated(row: Row, relation: Relation, off: float) -> bool:
     """A power of two in a relation whose batch or sequence the row does not print: it ran with another one."""
-    unsaid = UNSAID in key_of(row, relation) or ("gbs", -1) in relation.terms and not row.shows("gbs")
+    unsaid = UNSAID in key_of(row, relation) or ("gbs", -1) in relation.terms and not row.shows("gbs") and not (
+        row.composed and row.shows("ga"))  # fmt: skip
     if unsaid and any(_source(row, name) is not None for name in relation.measures):
         return False  # a figure that was copied
     return unsaid and abs(off) < MANY and abs(off / math.log(2) - round(off / math.log(2))) < 0.02
@@ -347,7 +348,9 @@ def _cells(row: Row, broken: list[tuple[Relation, Rule, float]]) -> list[str]:
     world = set(counted[:1]) or {"dp", "tp", "pp", "cp"}
     every = [{name for name, _ in relation.terms} for relation, _, _ in broken]
     through = {"world", "dp"} if row.record.dp is None else {"world"}
-    common = set.intersection(*(names | world if names & through else names for names in every))
+    batch = {"mbs", "ga"} if row.composed else set()
+    common = set.intersection(*(names | (world if names & through else set()) | (batch if "gbs" in names else set())
+                                for names in every))  # fmt: skip
     if all({"flops", "token_flops", "seq"} & {name for name, _ in relation.terms} for relation, _, _ in broken):
         common |= {"layers", "hidden", "seq"}
     common |= {name for name in BELONGS if all(belongs(row, relation, name) for relation, _, _ in broken)}
@@ -364,6 +367,7 @@ def _values(row: Row, name: str, broken: list[tuple[Relation, Rule, float]]) -> 
             powers = dict(relation.terms)
             through = powers.get("world") or (powers.get("dp") if row.record.dp is None else None)
             power = powers.get(name, through if name in ("gpus", "nodes", "dp", "tp", "pp", "cp") else None)
+            power = powers.get("gbs") if power is None and name in ("mbs", "ga") and row.composed else power
             if was and power and abs(off) < FARTHEST:
                 value = was * math.exp(-off / power)
                 if is_measure(name):

@@ -332,6 +332,13 @@ class Row:
             return self.beside(name) is not None
         return bool(self.cell(name)) or name in self.in_parts
 
+    @property
+    def composed(self) -> bool:
+        """Whether the batch is in no cell and no sentence, but follows from the micro-batch, which is."""
+        record = self.record
+        told = record.gbs and "gbs" in record.inferred and "gbs" not in record.context and self.shows("mbs")
+        return bool(told) and self.sheet.text(self).hints.line_of(record, "gbs") is None
+
     @cached_property
     def in_parts(self) -> frozenset[str]:
         return frozenset(part for heading in self.record.printed for part in read_heading(heading).parts)
