@@ -10,6 +10,7 @@ configuration; the column is otherwise constant.
 from __future__ import annotations
 
 import functools
+import re
 from collections import Counter
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -401,10 +402,10 @@ def _near_to(value: int, column: set[int]) -> bool:
 
 
 def typed(row: Row) -> list[Finding]:
-    """A number that nobody chooses, where two digits exchanged, or one less, give a power of two and the rest is round."""
+    """A number that nobody chooses, where two digits exchanged, one less or one more give a power of two and the rest is round."""
     found = []
     for name in ("gbs", "seq", "gpus", "nodes", "dp"):
-        cell, open_ = row.cell(name), row.settled and not row.fixed
+        cell, open_ = _BETWEEN_THOUSANDS.sub("", row.cell(name)), row.settled and not row.fixed
         if name != "seq" and row.product and row.product == row.world and row.record.nodes and row.record.gpus:
             continue  # all that it counts agrees
         if name in row.fixed or open_ or not cell.isdecimal() or not 1 < len(cell) < 10 or round_number(int(cell)):
@@ -413,13 +414,24 @@ def typed(row: Row) -> list[Finding]:
         exchanged = {int(cell[:i] + cell[i + 1] + cell[i] + cell[i + 2 :]) for i in range(len(cell) - 1)}
         shorter = {int(cell[:i] + cell[i + 1 :]) for i in range(len(cell))} & {*others}
         ways = {n: "two digits exchanged" for n in exchanged if n & (n - 1) == 0 and n > 8} or {
-            n: "a digit too many" for n in shorter if n & (n - 1) == 0 and n > 8}  # fmt: skip
+            n: "a digit too many" for n in shorter if n & (n - 1) == 0 and n > 8} or {
+            n: "a digit lost" for n in _longer(cell) if len(cell) > 2}  # fmt: skip
         meant = list(ways)
         if len(meant) == 1 and others and all(other and round_number(other) for other in others):
             message = f"{row.column(name)} {cell} -> {meant[0]} ({ways[meant[0]]}): the other rows have round numbers"
             row.propose(name, meant[0], "batch-divisible")
             found.append(row.find("batch-divisible", "error", message, name=name, proposed=str(meant[0])))
     return found
+
+
+_BETWEEN_THOUSANDS = re.compile(r"(?<=\d)[ ,.'\u00a0\u2009\u202f](?=\d{3}(?:\D|$))")
+
+
+def _longer(cell: str) -> list[int]:
+    """Powers of two that lose one digit to what is printed."""
+    powers = (str(2**n) for n in range(4, 31))
+    return [int(power) for power in powers if len(power) == len(cell) + 1
+            and any(power[:i] + power[i + 1 :] == cell for i in range(len(power)))]  # fmt: skip
 
 
 def _around(value: int, step: int) -> str:

@@ -39,6 +39,7 @@ PATTERNS: dict[str, tuple[str, ...]] = {
     ),
     "kv_heads": (
         rf"{_N}[ -](?:kv|key[ -/]value|query)[ -](?:heads?|groups?)\b",
+        rf"{_N} groups?(?: of)? (?:kv|key[ -/]values?)\b",
         rf"\b(?:(?:num_)?(?:key_value|kv)[ _-]heads?|(?:num_)?query[ _-]groups?|gqa){_IS}{_N}",
         rf"\bn?_?kv\s?=\s?{_N}",
     ),

@@ -546,7 +546,10 @@ def _loosely(
     least = max(LOOSE_ROWS - 1, LOOSE_MOST * len(offs))
     for value in known:
         near = [off for off in where if abs(off - value) <= open_ + 2 * WINDOW]
-        if len(near) >= max(least, LOOSE_ROWS) and abs(statistics.median(near) - value) <= open_ + WINDOW / 2:
+        # Of what is known beforehand fewer rows tell, where the others are far from it: they are slips.
+        grossly = sum(abs(off - value) > GRAVE + open_ + 2 * WINDOW for off in where)
+        enough = MOST * len(offs) if len(near) + grossly == len(offs) else least
+        if len(near) >= max(enough, LOOSE_ROWS) and abs(statistics.median(near) - value) <= open_ + WINDOW / 2:
             close = [abs(off - value) for off in near if abs(off - value) <= open_ + WINDOW] or [WINDOW]
             return Rule(value, statistics.median(close), len(near), _misses(offs, value))
     wide = 2 * (open_ + (WINDOW if len(offs) > LOOSE_ROWS else WINDOW / 2))

@@ -19,6 +19,7 @@ from seatrial.notes.lint import counts, derived, digits
 from seatrial.notes.lint.digits import Printed
 from seatrial.notes.lint.formulas import complete
 from seatrial.notes.lint.model_size import MODELS_DIFFER, fits_label, of_another_shape
+from seatrial.notes.lint.prose import read_sentence
 from seatrial.notes.lint.relations import (
     BELONGS,
     ENOUGH_ROWS,
@@ -465,6 +466,10 @@ def _scored(
         score += ODD * (round_number(value) - round_number(was)) if value in column or round_number(value) else 0.0
     if not _divides(row, name, value):
         score -= UNLIKELY
+    words = _in_words(row, name, column)
+    if words is not None:
+        score += USUAL * ((words == value) - (words == was))
+        why = why or (" (as the row says in words)" if words == value else "")
     score += WORKED_OUT if name == "ga" else 0.0
     like = like_row(row, name, value) if name in BELONGS else None
     if like is not None and name == "size_label" and row.record.hidden and _shape(like) == _shape(row):
@@ -492,6 +497,23 @@ def _scored(
     thousands = in_k is not None and (in_k[2] or int(in_k[1]) * 1024 == was)
     shown = f"{value // 1024}{in_k[2]}" if in_k and thousands and isinstance(value, int) else str(value)
     yield Repair(name=name, value=value, shown=shown, score=score + _stale(row, name), why=why)
+
+
+_TIMES_BATCH = re.compile(r"(?:batch(?: ?size)?|\bgbs|\bbs) ?[x×*] ?(\d{1,2})\b|\b(\d{1,2}) ?[x×] (?:the )?(?:global )?(?:batch|gbs|bs)\b|"
+                          r"\b(?:(doubl)|(half|halv))\w* (?:the )?(?:global )?(?:batch|gbs)\b", re.IGNORECASE)  # fmt: skip
+
+
+def _in_words(row: Row, name: str, column: list[int | float | str | None]) -> float | None:
+    """What the words of the row say of one of its counts: `MBS 4` as the change, or `batch x2` of what most rows have."""
+    for cell in row.worded.values():
+        said = read_sentence(cell).get(name)
+        if isinstance(said, int):
+            return said
+        if name == "gbs" and (match := _TIMES_BATCH.search(cell)):
+            usual = mode(column)[0]
+            times = 2.0 if match[3] else 0.5 if match[4] else float(match[1] or match[2])
+            return times * usual if isinstance(usual, int) else None
+    return None
 
 
 _IN_K = re.compile(r"(\d{1,4}) ?([kK]?)")

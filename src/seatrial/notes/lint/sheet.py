@@ -334,10 +334,12 @@ class Row:
 
     @property
     def composed(self) -> bool:
-        """Whether the batch is in no cell and no sentence, but follows from the micro-batch, which is."""
+        """Whether the batch is in no cell, and is what the micro-batch, the accumulation and the devices in the row give."""
         record = self.record
-        told = record.gbs and "gbs" in record.inferred and "gbs" not in record.context and self.shows("mbs")
-        return bool(told) and self.sheet.text(self).hints.line_of(record, "gbs") is None
+        if not record.gbs or not record.mbs or "gbs" not in record.inferred or not self.shows("mbs"):
+            return False
+        shared = (record.tp or 1) * (record.pp or 1) * (self.beside("cp") or 1)
+        return record.gbs == record.mbs * (self.beside("ga") or 1) * (record.dp or (self.counted or 0) // shared)
 
     @cached_property
     def in_parts(self) -> frozenset[str]:
