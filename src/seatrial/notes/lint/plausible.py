@@ -14,6 +14,7 @@ from seatrial.notes.lint.duplicates import same_configuration
 from seatrial.notes.lint.formulas import Reading
 from seatrial.notes.lint.labels import label_parameters
 from seatrial.notes.lint.sheet import Finding, Nearby, Row, Sheet
+from seatrial.tables.headings import clean
 
 _FALL = 0.03
 """Memory differs by so much between repeats; only a larger fall is one."""
@@ -301,6 +302,10 @@ def _by_size(mates: list[Row]) -> list[Finding]:
             low, high = ranges[at]
             if high > _ALIKE * low or offs[at] < max(_OFF_SIZE, (high / low) ** 1.5) or min(offs) < 1.1:
                 continue
+            others = [share for mate, share in ways[at].items() if mate is not row]
+            if (finding := _of_its_name(row, ways[at][row] / statistics.median(others))) is not None:
+                found.append(finding)
+                continue
             ends = [figure.shown(figure.value * share / ways[at][row]) for share in (0.93 * low, 1.07 * high)]
             typed = slip(figure.like(figure.value), (ends[0], ends[1]))
             likely = typed is not None and typed.how in ("the point moved", "two digits exchanged")
@@ -312,6 +317,26 @@ def _by_size(mates: list[Row]) -> list[Finding]:
     return found
 
 
+def _of_its_name(row: Row, off: float) -> Finding | None:
+    """Parameters that neither the name of the row nor its figures agree with, but both with others: `14B, general` of 7.62B."""
+    size = label_parameters(row.record.size_label)
+    heading = row.columns.get("size_label")
+    if size is None or heading is None or not row.states("size_label"):
+        return None
+    solved = size[0] * off
+    names = [named[0] for other, cell in row.worded.items() if other != heading and (named := label_parameters(clean(cell)))]
+    if not any(named > 0 and abs(math.log(named / solved)) < _ROUNDED < abs(math.log(named / size[0])) for named in names):
+        return None
+    cell = row.cell("size_label")
+    scale = size[0] / float(number) if (number := re.sub(r"[^\d.]", "", cell.replace(",", "."))) else 1e9
+    meant = f"{solved / scale:.{len(number.partition('.')[2])}f}"
+    row.reasons["size_label"] = "label-vs-params"
+    message = f"{cell} -> {meant}: by tokens and what the device does it has {solved / 1e9:.3g}B parameters, and its name says so"
+    return row.find("label-vs-params", "error", message, name="size_label", proposed=meant)
+
+
+_ROUNDED = 0.12
+"""Within which a name rounds the number of parameters."""
 _ALIKE, _OFF_SIZE = 1.35, 1.2
 """By which factor rows differ in what they count for a parameter and token; and from which on one is off."""
 

@@ -44,7 +44,7 @@ PATTERNS: dict[str, tuple[str, ...]] = {
         rf"\bn?_?kv\s?=\s?{_N}",
     ),
     "heads": (
-        rf"(?<!kv )(?<!kv-)(?<!kv_)(?<!value )\b(?:num_|n_?)?(?:attention_)?heads?{_IS}{_N}",
+        rf"(?<!kv )(?<!kv-)(?<!kv_)(?<!value )\b(?:num_|n_?)?(?:attention_)?heads?(?! of\b){_IS}{_N}",
         rf"{_N}[ -](?:attention |query )?heads?\b",
         rf"\ba\s?=\s?{_N}",
     ),

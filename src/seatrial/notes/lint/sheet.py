@@ -22,7 +22,7 @@ from seatrial.columns import AROUND, LAYOUT
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.devices import device_named, is_preset
 from seatrial.notes.lint.digits import Printed
-from seatrial.notes.lint.labels import is_mixture
+from seatrial.notes.lint.labels import is_mixture, label_parameters
 from seatrial.notes.lint.prose import Prose
 from seatrial.notes.read.rows import accumulates, holds_memory
 from seatrial.notes.read.sound import MOST_MEASURED
@@ -271,6 +271,13 @@ class Row:
         if self.record.mem_value is not None and "mem_value" not in found:
             by_cell = [heading for heading, cell in self.record.printed.items() if holds_memory(heading, cell)]
             found.update(dict.fromkeys(["mem_value"], by_cell[0]) if by_cell else {})
+        label = self.record.size_label
+        if label and "size_label" in found and clean(self.record.printed[found["size_label"]]) != label:
+            # `6.18 B` under `parameters`, beside a name.
+            size = label_parameters(label)
+            named = [heading for heading, cell in self.record.printed.items() if size and heading != found["size_label"]
+                     and field_of(heading) == "size_label" and label_parameters(clean(cell)) == size]  # fmt: skip
+            found["size_label"] = named[0] if len(named) == 1 else found["size_label"]
         if self.record.machine and "machine" not in found:
             named = next((heading for heading, cell in self.record.printed.items()
                           if self.record.machine[:1] in cell and clean(cell) == self.record.machine), None)  # fmt: skip
