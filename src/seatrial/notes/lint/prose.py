@@ -165,6 +165,8 @@ class Hints:
         hints = {name: value for name, value in self._of(record).items() if name != "experts"}
         # What the importer inferred comes from farther away than a sentence of the row's own section.
         open_ = {name for name in hints if getattr(record, name) in (None, "") or name in record.inferred}
+        later = {name for name in ("seq", "gbs") if name in hints and name in record.context and self._speaks_later(record, name)}
+        open_ |= later
         new = {name: value for name, value in hints.items() if name in open_}
         if record.gpus or record.nodes or record.dp:
             new.pop("gpus", None)
@@ -173,7 +175,23 @@ class Hints:
         if not new:
             return record
         values = dict(zip(_FIELDS, _VALUES(record)))  # a third of what `replace` takes, and every row has one
+        if later:
+            values["context"] = {name: stated for name, stated in record.context.items() if name not in later}
         return Record(**{**values, **new, "inferred": tuple(sorted({*record.inferred, *new}))})
+
+    def _speaks_later(self, record: Record, name: str) -> bool:
+        """Whether a sentence between the row and what the importer took from farther above says otherwise."""
+        stated = record.context[name]
+        if stated.value != getattr(record, name) or stated.line > (record.source_line or 0):
+            return False
+        tree, at = self.sections, record.source_line or 0
+        depth = {section: place for place, section in enumerate(tree.chain(tree.at(at)))}
+        theirs = depth.get(tree.scope(tree.at(stated.line)), len(depth))
+        for number, (scope, _) in self._visible(at):
+            if self._said(number).get(name) == self._of(record)[name]:
+                return (scope, -number) < (theirs, -stated.line) and any(
+                    line.lstrip().startswith("|") for line in self.lines[stated.line : number])  # fmt: skip
+        return False
 
     def _of(self, record: Record) -> dict[str, object]:
         # All rows of a table stand under the same text.
@@ -192,14 +210,20 @@ class Hints:
         return record.table is not None and bool(self.lines) and "experts" in self._of(record)
 
     def near(self, line: int, label: str = "") -> dict[str, object]:
-        return {**self._agreed(line, label, self._loose), **self._agreed(line, label, self._said)}
+        loosely, surely = self._agreed(line, label, self._loose), self._agreed(line, label, self._said)
+        # What is hardly said counts before what is surely said of a table farther above.
+        nearer = {name: pair for name, pair in loosely.items() if name not in surely or pair[0] < surely[name][0]}
+        return {name: value for name, (_, value) in {**surely, **nearer}.items()}
 
     def devices(self, line: int) -> int | None:
         """How many devices the text near a line speaks of."""
         found = self.near(line).get("gpus")
         return found if isinstance(found, int) else None
 
-    def _agreed(self, line: int, label: str, read: Callable[[int], dict[str, object]]) -> dict[str, object]:
+    def _agreed(
+        self, line: int, label: str, read: Callable[[int], dict[str, object]]
+    ) -> dict[str, tuple[tuple[int, int], object]]:
+        """What the innermost text says, and how far away it is: by sections, and by the tables between."""
         said: dict[str, tuple[tuple[int, int], set[object]]] = {}
         for number, place in self._visible(line):
             message = read(number)
@@ -218,7 +242,7 @@ class Hints:
                     first, values = said.setdefault(name, (place, set()))
                     if first == place:
                         values.add(value)
-        return {name: next(iter(values)) for name, (_, values) in said.items() if len(values) == 1}
+        return {name: ((place[0], -place[1]), next(iter(values))) for name, (place, values) in said.items() if len(values) == 1}
 
     def _visible(self, line: int) -> list[tuple[int, tuple[int, int]]]:
         """The lines of text above that hold for a table at `line`, the nearest first; with the section and the tables above."""
