@@ -227,7 +227,10 @@ def _point_moved(row: Row) -> str | None:
     if len(others) < 2 or figure is None:
         return None
     scale = figure.value / (row.record.mem_gib or 1.0)
-    low, high = 0.7 * min(others) * scale, 1.4 * max(others) * scale
+    kin = [mate.record.mem_gib for mate in row.around if mate is not row and mate.record.mem_gib and mate.record.mbs
+           and same_configuration(row, mate, but=("nodes", "gpus", "dp", "gbs"))]  # fmt: skip
+    least, most = (0.6 * min(kin), 1.4 * max(kin)) if kin else (0.7 * min(others), 1.4 * max(others))
+    low, high = least * scale, most * scale
     moved = [times for times in (0.1, 0.01, 0.001, 10.0, 100.0) if low <= figure.value * times <= high]
     if len(moved) == 1:
         unit = (figure.step or figure.unit) * figure.scale * moved[0]

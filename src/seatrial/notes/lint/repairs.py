@@ -172,7 +172,9 @@ def _stated_otherwise(mates: list[Row]) -> list[Finding]:
         return []
     value, line = first.stated_above(name) or (0, 0)
     meant = min(values)
-    if re.search(rf"(?<![\d.]){meant:g}(?![\d.])", "\n".join(first.sheet.text(first).lines[line - 1 : line])):
+    words = "\n".join(first.sheet.text(first).lines[line - 1 : line])
+    clauses = [one for one in re.split(r"[,;()]", words) if re.search(rf"(?<![\d.]){meant:g}(?![\d.])", one)]
+    if any(not re.search(r"hidden|dim|width|ffn|mlp|layers", one, re.IGNORECASE) for one in clauses):
         return []  # it says both, of one thing and of another
     message = f"line {line} says {first.column(name)} {value}, and the figures of the rows below agree on {meant:g}"
     return [Finding(file=first.record.source_file, line=line, code="header-vs-row", level="error", message=message,
@@ -464,8 +466,7 @@ def _scored(
         if value not in column and round_number(was) and not round_number(value):
             return  # nobody chooses such a number
         score += ODD * (round_number(value) - round_number(was)) if value in column or round_number(value) else 0.0
-    if not _divides(row, name, value):
-        score -= UNLIKELY
+    score += UNLIKELY * (_divides(row, name, value) - 1 + (name == "gbs" and not _divides(row, name, _said(row, name))))
     words = _in_words(row, name, column)
     if words is not None:
         score += USUAL * ((words == value) - (words == was))
