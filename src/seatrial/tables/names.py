@@ -169,8 +169,8 @@ _SAME = {word: one for one, words in {
     "pflops": "pflop petaflop petaflops pf",
     "utilization": "util utilisation", "samples": "sample samp sequence sequences seqs seq examples ex sentences",
 }.items() for word in words.split()}  # fmt: skip
-EACH = frozenset("gpu gpus device devices dev accelerator accelerators card cards chip chips npu npus tpu tpus hpu hpus xpu xpus "
-                 "gcd gcds process rank worker".split())
+EACH = frozenset("gpu gpus device devices dev accelerator accelerators card cards chip chips npu npus tpu tpus hpu hpus xpu "
+                 "xpus gcd gcds process rank worker".split())
 """What a figure is per, where all mean one of the devices."""
 _COUNTING = frozenset("num number no n count total".split())
 _AVERAGED = frozenset("avg average mean median achieved measured observed wall clock wallclock elapsed".split())
@@ -257,7 +257,7 @@ def by_measure(text: str) -> tuple[str, Kind] | None:
         return None if "it" in rest and "s" in rest and form(text).endswith("per s") else ("sec_per_it", "seconds")
     if rest <= _OF_PEAK and ("peak" in rest and rest & _SHARE or rest == {"utilization", "%"} and not each):
         return "mfu", "percent"
-    if rest <= _OF_MEMORY and (rest & _MEMORY or len(rest & _BYTES) == 1) and not of_all:
+    if rest - {"node"} <= _OF_MEMORY and (rest & _MEMORY or len(rest & _BYTES) == 1) and not of_all:
         return "mem_value", "memory"
     return None
 

@@ -159,13 +159,14 @@ def _like(cell: str, value: float) -> str:
 _OFF, _WIDEST, _WIDER = 0.08, 16.0, 1.6
 """From which difference on a sentence is wrong about its shape; the widest gated feed-forward, in squares of the width; by how
 much all heads together are wider than the model where nobody says it."""
-_SIZE = re.compile(r"(?<![\w.,/-])(\d{1,4}(?:[.,]\d{1,3})?) ?(billions?|millions?|milliards?|Mrd\.?|Mio\.?|[BM])(?![\w/])"
-                   r"(?! ?-?(?:tok|sample|word|step|batch|image|sequence|total|activ))", re.IGNORECASE)  # fmt: skip
+_SIZE = re.compile(r"(?<![\w.,/-])(\d{1,4}(?:[.,]\d{1,3})?) ?((?i:billions?|millions?|milliards?|Mrd\.?|Mio\.?)|[BM])(?![\w/])"
+                   r"(?! ?-?(?:tok|sample|word|step|batch|image|sequence|total|activ))")  # fmt: skip
 _PARAMS = re.compile(r"\bparam", re.IGNORECASE)
 _TIES, _UNTIED = re.compile(r"\b(?:tied|ties|tie[ _]word)", re.IGNORECASE), re.compile(r"\b(?:un|not )tied\b", re.IGNORECASE)
 _SEVERAL = re.compile(r"\bMoE\b|\bexpert|\bmixtral|专家|エキスパート|эксперт", re.IGNORECASE)
 _OF_A_PART = re.compile(r"\blora\b|\badapter|\btrainable\b|\bdraft\b|\bencoder|\bvision\b", re.IGNORECASE)
-_OF_ONE_HEAD = re.compile(r"\bheads? of (?:width |size |dim(?:ension)? )?(\d{2,3})\b|\bhead[ _-]?dim(?:ension)?\W{1,3}(\d{2,3})\b", re.IGNORECASE)
+_OF_ONE_HEAD = re.compile(r"\bheads? of (?:width |size |dim(?:ension)? )?(\d{2,3})\b|"
+                          r"\bhead[ _-]?dim(?:ension)?\W{1,3}(\d{2,3})\b", re.IGNORECASE)  # fmt: skip
 _GATED = re.compile(r"llama|glu\b|mistral|qwen", re.IGNORECASE)
 
 

@@ -402,7 +402,7 @@ def _near_to(value: int, column: set[int]) -> bool:
 
 
 def typed(row: Row) -> list[Finding]:
-    """A number that nobody chooses, where two digits exchanged, one less or one more give a power of two and the rest is round."""
+    """A number that nobody chooses, where two digits exchanged, one less or one more give a power of two, among round ones."""
     found = []
     for name in ("gbs", "seq", "gpus", "nodes", "dp"):
         cell, open_ = _BETWEEN_THOUSANDS.sub("", row.cell(name)), row.settled and not row.fixed

@@ -94,7 +94,8 @@ def _to_the_last_digit(mates: list[Row]) -> list[Finding]:
             continue
         without, low, _ = sizes(row) or (1.0, 1.0, 1.0)
         ways = (without, (without + low) / 2) if is_gated(row.record.family) else (without,)
-        if counts[row.record.size_label, row.layers, row.hidden] > 1 or any(abs(ratio * low / way - 1) < _COUNTED for way in ways):
+        otherwise = any(abs(ratio * low / way - 1) < _COUNTED for way in ways)
+        if counts[row.record.size_label, row.layers, row.hidden] > 1 or otherwise:
             continue  # a name that its author chose, or a count without the embedding, or once where it is tied
         tied = abs(ratio * low / (2 * low - without) - 1) < _COUNTED
         undescribed = not _known(row) and fits_label(row)
@@ -391,7 +392,8 @@ def _rounds_to(row: Row, name: str, value: int, size: tuple[float, float]) -> bo
 
 def _agreeing(rows: list[Row], name: str, value: int) -> int:
     _put_side(rows, name, value)
-    return max((sum(row_fits(row, reading) for row in rows) for reading in candidates(rows, ("sc21", "hardware")).readings), default=0)
+    readings = candidates(rows, ("sc21", "hardware")).readings
+    return max((sum(row_fits(row, reading) for row in rows) for reading in readings), default=0)
 
 
 def _put_side(rows: list[Row], name: str, value: int) -> None:

@@ -13,7 +13,7 @@ from seatrial.notes.lint.digits import as_printed, slip
 from seatrial.notes.lint.duplicates import same_configuration
 from seatrial.notes.lint.formulas import Reading
 from seatrial.notes.lint.labels import label_parameters
-from seatrial.notes.lint.sheet import Finding, Nearby, Row, Sheet
+from seatrial.notes.lint.sheet import Finding, Nearby, Row, Sheet, mode
 from seatrial.tables.headings import clean
 
 _FALL = 0.03
@@ -208,7 +208,8 @@ def _capacity(row: Row) -> list[Finding]:
     over = memory > most if whole is not None else False
     nodewide = over and (row.record.mem_scope == "node" or bool(row.device and row.device.kind == "cpu"))
     shown = row.cell("mem_value") or f"{memory:g} GiB" if over or usable else ""
-    if whole is not None and over and not (nodewide and (row.procs or 1) > 1):
+    several = (row.procs or 1) > 1 or row.record.mem_scope == "node" and not (row.device and row.device.kind == "cpu")
+    if whole is not None and over and not (nodewide and several):
         message = f"{shown} is more than the device has ({whole[1]})"
         row.reasons.setdefault("mem_value", "memory-over-capacity")
         return [row.find("memory-over-capacity", "error", message, name="mem_value", proposed=_point_moved(row))]
@@ -221,7 +222,7 @@ def _capacity(row: Row) -> list[Finding]:
 
 
 def _point_moved(row: Row) -> str | None:
-    """The memory with its point elsewhere, where that is what the other rows need."""
+    """The memory with its point elsewhere, where that is what the other rows need; or what all of the same layout do."""
     others = [mate.record.mem_gib for mate in row.around if mate is not row and mate.record.mem_gib]
     figure = row.printed("mem_value")
     if len(others) < 2 or figure is None:
@@ -229,7 +230,8 @@ def _point_moved(row: Row) -> str | None:
     scale = figure.value / (row.record.mem_gib or 1.0)
     kin = [mate.record.mem_gib for mate in row.around if mate is not row and mate.record.mem_gib and mate.record.mbs
            and same_configuration(row, mate, but=("nodes", "gpus", "dp", "gbs"))]  # fmt: skip
-    least, most = (0.6 * min(kin), 1.4 * max(kin)) if kin else (0.7 * min(others), 1.4 * max(others))
+    alike = len(kin) >= ENOUGH_ROWS and max(kin) < 1.04 * min(kin)  # then this one would not be far from them
+    least, most = (0.7 * min(others), 1.4 * max(others)) if not kin else ((0.85 if alike else 0.6) * min(kin), 1.4 * max(kin))
     low, high = least * scale, most * scale
     moved = [times for times in (0.1, 0.01, 0.001, 10.0, 100.0) if low <= figure.value * times <= high]
     if len(moved) == 1:
@@ -242,7 +244,9 @@ def _point_moved(row: Row) -> str | None:
         meant = typed.value / scale
         leads = typed.text[:1] != row.cell("mem_value")[:1]  # of the last digits little comes
         return typed.text if near and leads and 0.85 < meant / statistics.median(near) < 1.18 else None
-    return typed.text if typed is not None and typed.how == "the point moved" else None
+    if typed is not None and typed.how == "the point moved":
+        return typed.text
+    return str(mode(mate.cell("mem_value") for mate in row.around if mate.record.mem_gib in kin)[0]) if alike else None
 
 
 def _peak(row: Row) -> list[Finding]:
@@ -334,7 +338,7 @@ def _of_its_name(row: Row, off: float) -> Finding | None:
     scale = size[0] / float(number) if (number := re.sub(r"[^\d.]", "", cell.replace(",", "."))) else 1e9
     meant = f"{solved / scale:.{len(number.partition('.')[2])}f}"
     row.reasons["size_label"] = "label-vs-params"
-    message = f"{cell} -> {meant}: by tokens and what the device does it has {solved / 1e9:.3g}B parameters, and its name says so"
+    message = f"{cell} -> {meant}: by its tokens and speed it has {solved / 1e9:.3g}B parameters, and its name says so"
     return row.find("label-vs-params", "error", message, name="size_label", proposed=meant)
 
 

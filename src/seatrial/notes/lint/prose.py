@@ -124,8 +124,8 @@ _OF_DEVICES = re.compile(r"[ahvbp]\d\d|mi\d|gpu|card|device|accelerator|process|
 """Letters of what `_DEVICE` matches."""
 _WORDS_FOR = {"one": 1, "a": 1, "single": 1, "two": 2, "three": 3, "four": 4, "six": 6, "eight": 8, "sixteen": 16}
 _NODES_OF = re.compile(
-    rf"\b(\d{{1,5}}|{'|'.join(_WORDS_FOR)}) (?:[\w-]+ )?nodes?\b(?:,| of| with|:| x| ×| each with| \()?\s*(\d{{1,5}})\s?[x×]?\s?"
-    rf"(?:[\w-]+ ){{0,2}}?{_DEVICE}(?!\w)(?! ?(?:hours?|h)\b)", re.IGNORECASE
+    rf"\b(\d{{1,5}}|{'|'.join(_WORDS_FOR)}) (?:[\w-]+ )?nodes?\b(?:,| of| with|:| x| ×| each with| \()?\s*(\d{{1,5}})\s?"
+    rf"[x×]?\s?(?:[\w-]+ ){{0,2}}?{_DEVICE}(?!\w)(?! ?(?:hours?|h)\b)", re.IGNORECASE
 )
 """`8 nodes x 8 B200`, `one node, 8x H100`: how many devices there are in all."""
 _LONG = re.compile(r"\d{40}")
@@ -165,7 +165,8 @@ class Hints:
         hints = {name: value for name, value in self._of(record).items() if name != "experts"}
         # What the importer inferred comes from farther away than a sentence of the row's own section.
         open_ = {name for name in hints if getattr(record, name) in (None, "") or name in record.inferred}
-        later = {name for name in ("seq", "gbs") if name in hints and name in record.context and self._speaks_later(record, name)}
+        stated = [name for name in ("seq", "gbs") if name in hints and name in record.context]
+        later = {name for name in stated if self._speaks_later(record, name)}
         open_ |= later
         new = {name: value for name, value in hints.items() if name in open_}
         if record.gpus or record.nodes or record.dp:

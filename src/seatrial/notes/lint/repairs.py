@@ -500,7 +500,8 @@ def _scored(
     yield Repair(name=name, value=value, shown=shown, score=score + _stale(row, name), why=why)
 
 
-_TIMES_BATCH = re.compile(r"(?:batch(?: ?size)?|\bgbs|\bbs) ?[x×*] ?(\d{1,2})\b|\b(\d{1,2}) ?[x×] (?:the )?(?:global )?(?:batch|gbs|bs)\b|"
+_TIMES_BATCH = re.compile(r"(?:batch(?: ?size)?|\bgbs|\bbs) ?[x×*] ?(\d{1,2})\b|"
+                          r"\b(\d{1,2}) ?[x×] (?:the )?(?:global )?(?:batch|gbs|bs)\b|"
                           r"\b(?:(doubl)|(half|halv))\w* (?:the )?(?:global )?(?:batch|gbs)\b", re.IGNORECASE)  # fmt: skip
 
 

@@ -275,9 +275,9 @@ class Row:
         if label and "size_label" in found and clean(self.record.printed[found["size_label"]]) != label:
             # `6.18 B` under `parameters`, beside a name.
             size = label_parameters(label)
-            named = [heading for heading, cell in self.record.printed.items() if size and heading != found["size_label"]
+            sized = [heading for heading, cell in self.record.printed.items() if size and heading != found["size_label"]
                      and field_of(heading) == "size_label" and label_parameters(clean(cell)) == size]  # fmt: skip
-            found["size_label"] = named[0] if len(named) == 1 else found["size_label"]
+            found["size_label"] = sized[0] if len(sized) == 1 else found["size_label"]
         if self.record.machine and "machine" not in found:
             named = next((heading for heading, cell in self.record.printed.items()
                           if self.record.machine[:1] in cell and clean(cell) == self.record.machine), None)  # fmt: skip

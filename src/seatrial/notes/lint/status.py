@@ -110,14 +110,16 @@ RATES = ("tflops", "tokens_per_s", "tokens_per_s_per_process", "samples_per_s", 
 
 
 def _ran_all_the_same(row: Row) -> Iterator[Finding]:
-    """Nothing but `OOM` for the memory, or as the remark, beside a time and a rate; where several rows say so it is a habit."""
+    """Nothing but `OOM` for the memory, or as the remark, beside a time and a rate; in several rows it is a habit."""
     def says(one: Row) -> str:
         timed = one.record.sec_per_it and any(getattr(one.record, name) for name in RATES)
-        return next((name for name in ("mem_value", "notes") if _BARE_OOM.fullmatch(one.cell(name) or "-")), "") if timed else ""
+        there = [name for name in ("mem_value", "notes") if timed and _BARE_OOM.fullmatch(one.cell(name))]
+        return there[0] if there else ""
 
     name = says(row) if "mem_value" in row.columns or "notes" in row.columns else ""
     if name and sum(bool(says(mate)) for mate in row.around) == 1:
-        message = f"{row.cell(name)}, but {row.cell('sec_per_it') or row.record.sec_per_it} and a rate as of a run that went through"
+        time = row.cell("sec_per_it") or row.record.sec_per_it
+        message = f"{row.cell(name)}, but {time} and a rate as of a run that went through"
         yield row.find("outcome-vs-figures", "warning", message, name=name)
 
 

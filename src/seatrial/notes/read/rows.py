@@ -219,6 +219,8 @@ def _take_units(row: _OpenRow, column: Column, cell: Cell) -> None:
         measure = re.search(r"alloc|reserv", column.heading.lower())
         if measure:
             row.values.setdefault("mem_measure", {"alloc": "allocated", "reserv": "reserved"}[measure.group()])
+        if "per node" in normal(column.heading):
+            row.values.setdefault("mem_scope", "node")
     elif column.field == "sec_per_it":
         row.values["time_unit"] = cell.unit or "s"
     elif column.field == "tflops":
@@ -329,13 +331,13 @@ def _with_context(row: _OpenRow, around: Around) -> tuple[dict[str, Any], tuple[
 
 _SUMS = frozenset("ga gas acc accu accum accums accumulation accumulate accumulated accumulations akkumulation "
                   "gradientenakkumulation acumulacion accumulo microbatches".split())
-_BESIDE_SUMS = frozenset("grad grads gradient gradients gradiente de di del step steps of num n number factor micro batch batches "
-                         "x per it iter iteration update optimizer".split())  # fmt: skip
+_BESIDE_SUMS = frozenset("grad grads gradient gradients gradiente de di del step steps of num n number factor micro batch "
+                         "batches x per it iter iteration update optimizer".split())  # fmt: skip
 
 
 @lru_cache(maxsize=4096)
 def accumulates(heading: str) -> bool:
-    """Whether a column counts the micro-batches that one step sums, by its words: `grad. acc.`, `accum steps`, `micro-batches`."""
+    """Whether a column counts the micro-batches that one step sums: `grad. acc.`, `accum steps`, `micro-batches`."""
     words = {*normal(in_english(heading)).split()}
     named = words & _SUMS or {"micro", "batches"} <= words
     return bool(named) and words <= _SUMS | _BESIDE_SUMS
