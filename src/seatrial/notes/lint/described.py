@@ -246,7 +246,7 @@ def _too_many(file: str, number: int, line: str, shape: _Shape, around: str) -> 
         if not value or not said and not fine or low * (1 - _OFF) - half <= value <= high * (1 + _OFF) + half:
             continue
         meant, why = _meant(digits, low / scale, high / scale)
-        if not said and not why:
+        if not said and not (why and "." in digits):
             continue  # the name of what it was made from
         narrow = shape.bounds()
         if not meant and shape.vocab and narrow[1] < 1.03 * narrow[0]:

@@ -18,7 +18,7 @@ from itertools import pairwise
 
 from seatrial.errors import BadInput
 from seatrial.notes.lint import counts, relations
-from seatrial.notes.lint.digits import slip
+from seatrial.notes.lint.digits import powers_that_lost_one, slip
 from seatrial.notes.lint.formulas import complete
 from seatrial.notes.lint.model_size import fits_label, sizes
 from seatrial.notes.lint.sheet import MEASURED, Finding, Row, Sheet, mode, round_number
@@ -415,7 +415,7 @@ def typed(row: Row) -> list[Finding]:
         shorter = {int(cell[:i] + cell[i + 1 :]) for i in range(len(cell))} & {*others}
         ways = {n: "two digits exchanged" for n in exchanged if n & (n - 1) == 0 and n > 8} or {
             n: "a digit too many" for n in shorter if n & (n - 1) == 0 and n > 8} or {
-            n: "a digit lost" for n in _longer(cell) if len(cell) > 2}  # fmt: skip
+            n: "a digit lost" for n in powers_that_lost_one(cell) if len(cell) > 2}  # fmt: skip
         meant = list(ways)
         if len(meant) == 1 and others and all(other and round_number(other) for other in others):
             message = f"{row.column(name)} {cell} -> {meant[0]} ({ways[meant[0]]}): the other rows have round numbers"
@@ -425,13 +425,6 @@ def typed(row: Row) -> list[Finding]:
 
 
 _BETWEEN_THOUSANDS = re.compile(r"(?<=\d)[ ,.'\u00a0\u2009\u202f](?=\d{3}(?:\D|$))")
-
-
-def _longer(cell: str) -> list[int]:
-    """Powers of two that lose one digit to what is printed."""
-    powers = (str(2**n) for n in range(4, 31))
-    return [int(power) for power in powers if len(power) == len(cell) + 1
-            and any(power[:i] + power[i + 1 :] == cell for i in range(len(power)))]  # fmt: skip
 
 
 def _around(value: int, step: int) -> str:

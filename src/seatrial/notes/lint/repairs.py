@@ -381,6 +381,7 @@ def _values(row: Row, name: str, broken: list[tuple[Relation, Rule, float]]) -> 
     seen = [value for value in row.sheet.in_file(row, name) if value]
     if name == "seq" and row.seq:
         seen += [row.seq * 2, row.seq // 2, row.seq * 4, row.seq // 4]
+        seen += [] if round_number(row.seq) else digits.powers_that_lost_one(str(row.seq))
     if name == "layers" and row.layers:
         seen += [max(1, round(row.layers * math.exp(power * broken[0][2]))) for power in (1, -1)]
     yield from (value for value in seen if value != getattr(row.record, name))
@@ -468,9 +469,10 @@ def _scored(
         score += ODD * (round_number(value) - round_number(was)) if value in column or round_number(value) else 0.0
     score += UNLIKELY * (_divides(row, name, value) - 1 + (name == "gbs" and not _divides(row, name, _said(row, name))))
     words = _in_words(row, name, column)
-    if words is not None:
-        score += USUAL * ((words == value) - (words == was))
-        why = why or (" (as the row says in words)" if words == value else "")
+    if words is not None and words == was:
+        return  # said twice
+    if words is not None and words == value:
+        score, why = score + USUAL, why or " (as the row says in words)"
     score += WORKED_OUT if name == "ga" else 0.0
     like = like_row(row, name, value) if name in BELONGS else None
     if like is not None and name == "size_label" and row.record.hidden and _shape(like) == _shape(row):

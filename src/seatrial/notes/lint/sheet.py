@@ -24,7 +24,7 @@ from seatrial.notes.lint.devices import device_named, is_preset
 from seatrial.notes.lint.digits import Printed
 from seatrial.notes.lint.labels import is_mixture, label_parameters
 from seatrial.notes.lint.prose import Prose
-from seatrial.notes.read.rows import accumulates, holds_memory
+from seatrial.notes.read.rows import accumulates, holds_memory, laid_out
 from seatrial.notes.read.sound import MOST_MEASURED
 from seatrial.record import Record
 from seatrial.spec import Device
@@ -350,7 +350,8 @@ class Row:
 
     @cached_property
     def in_parts(self) -> frozenset[str]:
-        return frozenset(part for heading in self.record.printed for part in read_heading(heading).parts)
+        named = (part for heading in self.record.printed for part in read_heading(heading).parts)
+        return frozenset((*named, *(part for cell in self.record.extra.values() for part in laid_out(cell))))
 
     def states(self, name: str) -> bool:
         """Whether the row itself prints the field, rather than the text around it."""

@@ -170,7 +170,7 @@ def _take(row: _OpenRow, column: Column, raw: str) -> None:
         # Where a table of our own names fields, or a file and a line, anybody's has words.
         if value:
             row.extra[column.heading] = str(value)
-            row.configured.update(read_statements(str(value), heading=False).fields)
+            row.configured.update(laid_out(str(value)) or read_statements(str(value), heading=False).fields)
     elif value is None or value == "":
         pass
     elif row.values.get(column.field, value) not in (value, ""):
@@ -180,6 +180,22 @@ def _take(row: _OpenRow, column: Column, raw: str) -> None:
         _take_units(row, column, cell)
     if cell.text:
         _take_words(row, column, cell.text)
+
+
+_AXES = {"dp": "dp", "ddp": "dp", "fsdp": "dp", "tp": "tp", "mp": "tp", "pp": "pp", "cp": "cp", "ep": "ep",
+         "d": "dp", "t": "tp", "p": "pp", "c": "cp"}  # fmt: skip
+_AN_AXIS, _BETWEEN = re.compile(r"([A-Za-z]{1,4})\s?[=:]?\s?(\d{1,5})(?!\d)"), re.compile(r"(?<=\d)\s*[x×]\s*(?=[A-Za-z])")
+
+
+@lru_cache(maxsize=4096)
+def laid_out(text: str) -> dict[str, int]:
+    """`dp8-tp2`, `TP2xPP4`, `d8t2p1`: a cell that is a layout and nothing else."""
+    if not 4 <= len(text) <= 40:
+        return {}
+    text = _BETWEEN.sub(" ", text.strip("()[]` "))
+    said = [(_AXES.get(name.lower(), ""), int(count)) for name, count in _AN_AXIS.findall(text)]
+    whole = len(said) > 1 and len({name for name, _ in said}) == len(said) and all(name and count for name, count in said)
+    return dict(said) if whole and not re.sub(r"[\s/,;·*+&_|-]", "", _AN_AXIS.sub("", text)) else {}
 
 
 def _take_parts(row: _OpenRow, column: Column, raw: str) -> None:
