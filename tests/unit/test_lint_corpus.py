@@ -7,7 +7,7 @@ import notes_corpus
 
 
 @pytest.fixture(scope="module", params=["open", "blind", "fresh", "unseen", "later", "again", "scattered", "harbour",
-                                        "lighthouse", "breakwater"])
+                                        "lighthouse", "breakwater", "moorings", "slipway", "drydock"])
 def score(request: pytest.FixtureRequest) -> notes_corpus.Score:
     return notes_corpus.score(request.param)
 

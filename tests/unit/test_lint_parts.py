@@ -89,7 +89,7 @@ def test_figures_that_all_end_in_0_or_5_are_means_of_two():
         ("The model has 32 layers, a hidden size of 4096 and 32 heads.", {"layers": 32, "hidden": 4096, "heads": 32}),
         ("32 attention heads, 8 KV heads, FFN 14336", {"heads": 32, "kv_heads": 8, "ffn": 14336}),
         ("Sequence length 8k, vocab 128,256, no activation recomputation", {"seq": 8192, "vocab": 128256, "recompute": "none"}),
-        ("Sixteen nodes with 4x V100 32GB each", {"procs_per_node": 4}),
+        ("Sixteen nodes with 4x V100 32GB each", {"procs_per_node": 4, "gpus": 64}),
         ("8 GPUs per node", {"procs_per_node": 8}),
         ("l=24 h=2048 a=16 s=2048 V=50257", {"layers": 24, "hidden": 2048, "heads": 16, "seq": 2048, "vocab": 50257}),
         ("72 layers against 80 layers", {}),

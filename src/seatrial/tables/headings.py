@@ -216,9 +216,12 @@ def older(headings: tuple[str, ...]) -> frozenset[str]:
     return frozenset(given)
 
 
+_BETWEEN = re.compile(r"\s*[/,;:·*×+&]\s*|\s+x\s+|(?<=[DTPCEdtpce][Pp])[xX-](?=[DTPCEdtpce][Pp]\b|[DTPCEdtpce][Pp][xX-])")
+
+
 def _parts(text: str) -> tuple[str, ...]:
-    """`DP/TP/PP` and `TP x PP` name several counts, which their cells hold in the same order."""
-    found = [BY_NAME.get(normal(part)) for part in re.split(r"\s*[/,×+&]\s*|\s+x\s+", text.strip("() "))]
+    """`DP/TP/PP`, `DPxTPxPP` and `TP x PP` name several counts, which their cells hold in the same order."""
+    found = [BY_NAME.get(normal(part)) for part in _BETWEEN.split(text.strip("()[] "))]
     fields = tuple(entry[0] for entry in found if entry is not None and entry[1] == "count")
     return fields if len(fields) == len(found) == len(set(fields)) and len(fields) > 1 else ()
 

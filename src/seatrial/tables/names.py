@@ -30,7 +30,8 @@ machine word:
     gpu type, gpu model, accelerator, device type, accelerator type,
     pod, slice
 gpus:
-    ngpu, tpu chips, nb gpu, nb gpus, npu num, gpus used, gcd, gcds, num gcds, hpu, hpus, xpu, xpus, tpus, ipus, tiles
+    ngpu, tpu chips, nb gpu, nb gpus, npu num, gpus used, gcd, gcds, num gcds, hpu, hpus, num hpus, xpu, xpus, num xpus, tpus,
+    ipus, tiles, gaudis
 nodes:
     machines, compute nodes, nb nodes, num hosts, number of hosts
 dp:
@@ -171,8 +172,8 @@ _SAME = {word: one for one, words in {
     "utilization": "util utilisation",
     "samples": "sample samp sequence sequences seqs seq examples ex sentences pair pairs prompts",
 }.items() for word in words.split()}  # fmt: skip
-EACH = frozenset("gpu gpus device devices dev accelerator accelerators card cards chip chips npu tpu hpu xpu ipu tile gcd gcds "
-                 "process rank worker".split())
+EACH = frozenset("gpu gpus device devices dev accelerator accelerators card cards chip chips npu npus tpu tpus hpu hpus xpu "
+                 "xpus ipu tile gcd gcds process rank worker".split())
 """What a figure is per, where all mean one of the devices."""
 _COUNTING = frozenset("num number no n count total".split())
 _AVERAGED = frozenset("avg average mean median achieved measured observed wall clock wallclock elapsed".split())
@@ -220,6 +221,8 @@ def looked_up(text: str) -> tuple[str, Kind] | None:
             return found
         if _counts_devices(words):
             return "gpus", "count"
+        if "per" in words and words[-1] != "per" and _of_each({*words}):
+            return "mbs", "count"
         fewer = [word for word in words if word not in _AVERAGED]
         found = _BY_FORM.get(" ".join(fewer)) if fewer != words else None
         if found and found[0] in MEASURES:
@@ -260,6 +263,15 @@ def by_measure(text: str) -> tuple[str, Kind] | None:
     if rest <= _OF_MEMORY | {"node"} and (rest & _MEMORY or len(rest & _BYTES) == 1) and not of_all:
         return "mem_value", "memory"
     return None
+
+
+_BATCH = frozenset("batch bs bsz batchsize mbs".split())
+_BESIDE_BATCH = frozenset("per size micro mini train training local".split()) | {"samples", "sequence", "seq"}
+
+
+def _of_each(words: set[str]) -> bool:
+    """`per-device bs`, `micro-bs/GPU`, `train batch per rank`: the samples that one device has at a time."""
+    return bool(words & EACH) and bool(words & _BATCH) and words - EACH <= _BATCH | _BESIDE_BATCH
 
 
 def _counts_devices(words: list[str]) -> bool:

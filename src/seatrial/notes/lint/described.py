@@ -1,9 +1,9 @@
-"""Sizes of models where nobody runs them: tables of labels, shapes and parameters, and sentences about experts.
+"""Sizes of models where nobody runs them: tables of labels, shapes and parameters, and sentences about either.
 
     check(sheet, problems)               findings; `problems` tell which tables are none of runs
 
 A size is compared with the least and the most that its shape can have: heads in groups or not, a gated feed-forward or not. An
-error needs two other rows of the table that fit.
+error needs two other rows of the table that fit, or a sentence that counts parameters beside a shape.
 """
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from seatrial.notes.lint.digits import slip
 from seatrial.notes.lint.labels import is_mixture, label_parameters
+from seatrial.notes.lint.prose import read_sentence
 from seatrial.notes.lint.sheet import Finding, Sheet
 from seatrial.tables import Problem
 from seatrial.tables.headings import clean, normal, read_heading
+from seatrial.tables.tongues import in_english
 
 _PARAMETERS = re.compile(r"\b(?:param(?:eter)?s?|n params|total size)\b")
 _TIED = re.compile(r"\b(?:tied|tie)\b")
@@ -39,9 +42,10 @@ def check(sheet: Sheet, problems: Iterable[Problem]) -> list[Finding]:
         shape = next(((row.layers, row.hidden, vocab) for row in rows if row.layers and row.hidden), None)
         for number, line in enumerate(text.lines, 1):
             if "active" in line or "activated" in line:
-                said, words = _LAYERS.search(line), _VOCAB.search(line)
-                own = said and (int(said[1]), int(said[2]), int(words[1].replace(",", "")) if words else vocab)
-                found += _sentence(file, number, line, own or shape)
+                said, listed = read_sentence(line), _LAYERS.search(line)
+                own = said.get("layers"), said.get("hidden") or listed and int(listed[1]), said.get("vocab", vocab)
+                found += _sentence(file, number, line, own if own[0] and own[1] else shape)  # type: ignore[arg-type]
+        found += _counted(file, text.lines)
     return found
 
 
@@ -55,12 +59,17 @@ class _Shape:
     ffn: int
     vocab: int
     tied: bool | None
+    shared: float | None = None
+    """Which share of the heads has keys and values of its own, where it is said."""
+    heads: int = 0
+    """The width of all heads together, where it is said."""
 
-    def bounds(self) -> tuple[float, float]:
+    def bounds(self, gated: float = 8.7, wider: float = 1.0) -> tuple[float, float]:
         """Parameters at least and at most, with the embedding as often as it is said to be there, or may be."""
-        h = self.hidden
-        attention = ((2 + 2 / _GROUPED) * h * h, 4 * h * h)
-        mlp = (3 * h * self.ffn, 3 * h * self.ffn) if self.ffn else (8 * h * h, 8.7 * h * h)
+        h, w = self.hidden, self.heads or self.hidden
+        shares = (2 + 2 / _GROUPED, 4.0) if self.shared is None else (2 + 2 * self.shared,) * 2
+        attention = shares[0] * h * w, shares[1] * h * w * (1.0 if self.heads else wider)
+        mlp = (3 * h * self.ffn, 3 * h * self.ffn) if self.ffn else (8 * h * h, gated * h * h)
         if self.ffn and self.ffn == 4 * h:
             mlp = (2 * h * self.ffn, 3 * h * self.ffn)
         least = 0 if self.tied is None else 1 if self.tied else 2
@@ -69,7 +78,8 @@ class _Shape:
 
     def usual(self) -> float:
         """With heads that share nothing, and four times the width where nobody says it."""
-        each = 4 * self.hidden + (3 * self.ffn if self.ffn else 8 * self.hidden)
+        attention = (2 + 2 * (1.0 if self.shared is None else self.shared)) * (self.heads or self.hidden)
+        each = attention + (3 * self.ffn if self.ffn else 8 * self.hidden)
         return (self.layers * each + (2 if self.tied is False else 1) * self.vocab) * self.hidden
 
 
@@ -128,7 +138,8 @@ def _shape(cells: list[str], at: dict[str, int]) -> _Shape | None:
         return None
     said = clean(cells[at["tied"]]).lower() if "tied" in at else ""
     tied = {"yes": True, "true": True, "no": False, "false": False}.get(said)
-    return _Shape(whole("layers"), whole("hidden"), whole("ffn"), whole("vocab"), tied)
+    heads, kv = whole("heads"), whole("kv_heads")
+    return _Shape(whole("layers"), whole("hidden"), whole("ffn"), whole("vocab"), tied, kv / heads if heads and kv else None)
 
 
 def _cells(line: str) -> list[str]:
@@ -143,12 +154,134 @@ def _like(cell: str, value: float) -> str:
     return f"{cell[: match.start()]}{value / scale:.{len(match[2] or '')}f}{match[3]}{cell[match.end() :]}"
 
 
+# ---- sentences: `32 layers, hidden 4096, 6.74B parameters`
+
+_OFF, _WIDEST, _WIDER = 0.08, 16.0, 1.6
+"""From which difference on a sentence is wrong about its shape; the widest gated feed-forward, in squares of the width; by how
+much all heads together are wider than the model where nobody says it."""
+_SIZE = re.compile(r"(?<![\w.,/-])(\d{1,4}(?:[.,]\d{1,3})?) ?((?i:billions?|millions?|milliards?|Mrd\.?|Mio\.?)|[BM])(?![\w/])"
+                   r"(?! ?-?(?:tok|sample|word|step|batch|image|sequence|total|activ))")  # fmt: skip
+_PARAMS = re.compile(r"\bparam", re.IGNORECASE)
+_TIES, _UNTIED = re.compile(r"\b(?:tied|ties|tie[ _]word)", re.IGNORECASE), re.compile(r"\b(?:un|not )tied\b", re.IGNORECASE)
+_SEVERAL = re.compile(r"\bMoE\b|\bexpert|\bmixtral|专家|エキスパート|эксперт", re.IGNORECASE)
+_OF_A_PART = re.compile(r"\blora\b|\badapter|\btrainable\b|\bdraft\b|\bencoder|\bvision\b", re.IGNORECASE)
+_OF_ONE_HEAD = re.compile(r"\bheads? of (?:width |size |dim(?:ension)? )?(\d{2,3})\b|"
+                          r"\bhead[ _-]?dim(?:ension)?\W{1,3}(\d{2,3})\b", re.IGNORECASE)  # fmt: skip
+_GATED = re.compile(r"llama|glu\b|mistral|qwen", re.IGNORECASE)
+
+
+def _counted(file: str, lines: tuple[str, ...]) -> list[Finding]:
+    """Parameters that a sentence, a list or a table of two columns gives beside a shape they cannot have."""
+    found: list[Finding] = []
+    if any(_SEVERAL.search(line) for line in lines):
+        return found  # which of the models a sentence speaks of is not to be told
+    for start, block in _blocks(lines):
+        whole = "\n".join(block)
+        if not _SIZE.search(whole) or _OF_A_PART.search(whole):
+            continue
+        several = len({said["layers"] for line in block if (said := read_sentence(line)).get("layers")}) > 1
+        for number, line in enumerate(block, start):
+            for part in _parts(line):
+                shape = _shape_of([part]) or (None if several or not _PARAMS.search(part) else _shape_of(block))
+                if shape is not None:
+                    found += _too_many(file, number, part, shape, whole)
+    return found
+
+
+def _blocks(lines: tuple[str, ...]) -> Iterator[tuple[int, list[str]]]:
+    """Lines that belong together, in English and without their markup; rows of more than two cells are none."""
+    block: list[str] = []
+    for number, line in enumerate((*lines, ""), 1):
+        cells = _cells(line) if line.lstrip().startswith("|") else []
+        if not line.strip() or len(cells) > 2 or len(line) > 2000 or line.startswith("#"):
+            if block:
+                yield number - len(block), block
+            block = []
+            if line.startswith("#") and len(line) <= 2000:
+                yield number, [_plain(line)]
+        else:
+            block.append(_plain(" ".join(cells) if cells else line))
+    return
+
+
+def _plain(line: str) -> str:
+    return in_english(re.sub(r"[*`_]{1,3}(?=\S)|(?<=\S)[*`]{1,3}", "", line)) if any(map(str.isdigit, line)) else line
+
+
+def _parts(line: str) -> list[str]:
+    """A line, or where it describes several models what stands in its brackets or between its semicolons."""
+    if "layers" in read_sentence(line) or not _PARAMS.search(line):
+        return [line]
+    inside = re.findall(r"\(([^()]*)\)", line)
+    return [part for part in inside or re.split(r"[;.] ", line) if "layers" in read_sentence(part)] or [line]
+
+
+def _shape_of(lines: list[str]) -> _Shape | None:
+    said: dict[str, set[object]] = {}
+    for line in lines:
+        for name, value in read_sentence(line).items():
+            if name in ("layers", "hidden", "ffn", "vocab", "heads", "kv_heads"):
+                said.setdefault(name, set()).add(value)
+    one = {name: int(next(iter(values))) for name, values in said.items() if len(values) == 1}  # type: ignore[call-overload]
+    if "layers" not in one or "hidden" not in one:
+        return None
+    text = "\n".join(lines)
+    tied = False if _UNTIED.search(text) else True if _TIES.search(text) else None
+    heads, kv, each = one.get("heads"), one.get("kv_heads"), _OF_ONE_HEAD.search(text)
+    return _Shape(one["layers"], one["hidden"], one.get("ffn", 0), one.get("vocab", 0), tied,
+                  kv / heads if heads and kv and kv <= heads else None,
+                  heads * int(each[1] or each[2]) if heads and each else 0)  # fmt: skip
+
+
+def _too_many(file: str, number: int, line: str, shape: _Shape, around: str) -> Iterator[Finding]:
+    low, high = shape.bounds(_WIDEST if _GATED.search(around) else 8.7, _WIDER)
+    high += 0 if shape.vocab else 2 * _LARGEST * shape.hidden
+    sizes = list(_SIZE.finditer(line))
+    for match in sizes:
+        digits = match[1].replace(",", ".")
+        decimals, scale = len(digits.partition(".")[2]), _SCALES[match[2].lower().rstrip("s.")]
+        value, half = float(digits) * scale, 0.5 * 10.0**-decimals * scale
+        said = _PARAMS.search(line[max(0, match.start() - 24) : match.end() + 16])
+        fine = len(digits.replace(".", "")) >= 3 and len(sizes) < 3
+        if not value or not said and not fine or low * (1 - _OFF) - half <= value <= high * (1 + _OFF) + half:
+            continue
+        meant, why = _meant(digits, low / scale, high / scale)
+        if not said and not (why and "." in digits):
+            continue  # the name of what it was made from
+        narrow = shape.bounds()
+        if not meant and shape.vocab and narrow[1] < 1.03 * narrow[0]:
+            meant = f"{shape.usual() / scale:.{decimals}f}"
+        proposed = match[0].replace(match[1], meant.replace(".", ",") if "," in match[1] else meant) if meant else None
+        span = f"{low / 1e9:.3g}B" if high < 1.03 * low else f"{low / 1e9:.3g}B to {high / 1e9:.3g}B"
+        message = f"{match[0]} parameters, but {shape.layers} layers of {shape.hidden} are {span}{why}"
+        yield Finding(file=file, line=number, code="label-vs-params", level="error", message=message, printed=match[0],
+                      proposed=proposed)  # fmt: skip
+
+
+def _meant(digits: str, low: float, high: float) -> tuple[str, str]:
+    """The size that a slip of the hand made what is printed, and which: a point that moved explains more than any one digit."""
+    ends = low * (1 - _COUNTED), high * (1 + _COUNTED)
+    whole, _, part = digits.partition(".")
+    for places in (-1, 1, -2, 2, -3, 3):
+        if ends[0] <= float(digits) * 10.0**places <= ends[1]:
+            at = len(whole) + places
+            text = (whole + part).ljust(at, "0") if at > 0 else "0" * (1 - at) + whole + part
+            at = max(at, 1)
+            return f"{text[:at]}.{text[at:]}".rstrip("."), " (the point moved)"
+    typed = slip(digits, ends)
+    likely = typed is not None and typed.how == "two digits exchanged"
+    return (typed.text, f" ({typed.how})") if typed is not None and likely else ("", "")
+
+
+_SCALES = {"b": 1e9, "m": 1e6, "billion": 1e9, "million": 1e6, "milliard": 1e9, "mrd": 1e9, "mio": 1e6, "miliardi": 1e9}
+_LARGEST = 262_144
+"""Words of the largest vocabulary that is usual."""
+
 # ---- sentences: `46.7B total / 12.9B active`
 
 _TOTAL = re.compile(r"\b(?:total|params?|parameters)\W{1,3}(\d+(?:\.\d+)?) ?B\b|"
                     r"\b(\d+(?:\.\d+)?) ?B (?:total|params?|parameters)", re.I)  # fmt: skip
-_LAYERS = re.compile(r"\b(\d{1,3}) layers, (?:hidden )?(\d{3,5})\b")
-_VOCAB = re.compile(r"\bvocab(?:ulary)?(?: size)?(?: of| is|:|=)? ?(\d{2,3}(?:,?\d{3})|\d{4,6})\b", re.I)
+_LAYERS = re.compile(r"\b\d{1,3} layers, (?:hidden )?(\d{3,5})\b")
 _ACTIVE = re.compile(r"(?:\b(\d+(?:\.\d+)?) ?B (?:active|activated)|\b(?:active|activated)\W{1,3}(\d+(?:\.\d+)?) ?B\b)", re.I)
 _EXPERTS, _TOP = re.compile(r"\b(\d{1,4}) (?:routed )?experts\b", re.I), re.compile(r"\btop[- ]?(\d{1,2})\b", re.I)
 _WIDTH = re.compile(r"\b(?:moe[ _-]?ffn|expert ffn|ffn|mlp|intermediate)\W{1,3}(\d{3,6})\b", re.I)

@@ -64,7 +64,7 @@ def device_named(text: str) -> Device | None:
         return None
     words = set(_WORD.findall(_APART.sub(r"\1", text) if any(word in text for word in ("gaudi", "rtx", "tpu")) else text))
     found = _presets(words)
-    if "fugaku" in text:
+    if "fugaku" in text or "富岳" in text:
         found.add("a64fx")
     others = {word if word in DATA_SHEETS else word[:-1] for word in words & _SHEETS}
     if len({name.split("-")[0] for name in found} | others) != 1:

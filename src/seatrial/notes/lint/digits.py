@@ -266,3 +266,10 @@ def _slips(shown: str, *, few: bool = False) -> dict[str, set[str]]:
         kinds["one digit changed"] = {shown[:i] + d + shown[i + 1 :] for i in digits for d in "0123456789"}
         kinds["a digit lost"] = {shown[:i] + d + shown[i:] for i in range(len(shown) + 1) for d in "0123456789"}
     return {how: {t for t in typed if t[:1] != "." and t[-1:] not in (".", "")} for how, typed in kinds.items()}
+
+
+def powers_that_lost_one(shown: str) -> list[int]:
+    """Powers of two that lose one digit to what is printed: 13107 is 131072."""
+    powers = (str(2**n) for n in range(4, 31))
+    return [int(power) for power in powers if len(power) == len(shown) + 1
+            and any(power[:i] + power[i + 1 :] == shown for i in range(len(power)))]  # fmt: skip

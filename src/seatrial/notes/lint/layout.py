@@ -10,6 +10,7 @@ configuration; the column is otherwise constant.
 from __future__ import annotations
 
 import functools
+import re
 from collections import Counter
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -17,7 +18,7 @@ from itertools import pairwise
 
 from seatrial.errors import BadInput
 from seatrial.notes.lint import counts, relations
-from seatrial.notes.lint.digits import slip
+from seatrial.notes.lint.digits import powers_that_lost_one, slip
 from seatrial.notes.lint.model_size import fits_label, sizes
 from seatrial.notes.lint.sheet import MEASURED, Finding, Row, Sheet, mode, round_number
 from seatrial.record import Record
@@ -407,26 +408,31 @@ def _near_to(value: int, column: set[int]) -> bool:
 
 
 def typed(row: Row) -> list[Finding]:
-    """A number that nobody chooses, where two digits exchanged, or one less, give a power of two and the rest is round."""
+    """A number that nobody chooses, where two digits exchanged, one less or one more give a power of two, among round ones."""
     found = []
     for name in ("gbs", "seq", "gpus", "nodes", "dp"):
-        cell, open_ = row.cell(name), row.settled and not row.fixed
+        cell, open_ = _BETWEEN_THOUSANDS.sub("", row.cell(name)), row.settled and not row.fixed
         if not cell.isdecimal() or not 1 < len(cell) < 10 or round_number(int(cell)) or name in row.fixed or open_:
             continue
         if name != "seq" and row.product and row.product == row.world and row.record.nodes and row.record.gpus:
             continue  # all that it counts agrees
         exchanged = _powers({int(cell[:i] + cell[i + 1] + cell[i] + cell[i + 2 :]) for i in range(len(cell) - 1)})
         shorter = _powers({int(cell[:i] + cell[i + 1 :]) for i in range(len(cell))})
-        if not exchanged and not shorter:
+        lost = set(powers_that_lost_one(cell)) if len(cell) > 2 else set()
+        if not exchanged and not shorter and not lost:
             continue
         others = [getattr(mate.record, name) for mate in row.around if mate is not row]
-        ways = dict.fromkeys(exchanged, "two digits exchanged") or dict.fromkeys(shorter & {*others}, "a digit too many")
+        ways = (dict.fromkeys(exchanged, "two digits exchanged") or dict.fromkeys(shorter & {*others}, "a digit too many")
+                or dict.fromkeys(lost, "a digit lost"))  # fmt: skip
         meant = list(ways)
         if len(meant) == 1 and others and all(other and round_number(other) for other in others):
             message = f"{row.column(name)} {cell} -> {meant[0]} ({ways[meant[0]]}): the other rows have round numbers"
             row.propose(name, meant[0], "batch-divisible")
             found.append(row.find("batch-divisible", "error", message, name=name, proposed=str(meant[0])))
     return found
+
+
+_BETWEEN_THOUSANDS = re.compile(r"(?<=\d)[ ,.'\u00a0\u2009\u202f](?=\d{3}(?:\D|$))")
 
 
 def _powers(numbers: set[int]) -> set[int]:

@@ -93,10 +93,10 @@ def _to_the_last_digit(mates: list[Row]) -> list[Finding]:
         if abs(ratio - 1) < 3 * _COUNTED:
             continue
         without, low, _ = sizes(row) or (1.0, 1.0, 1.0)
-        if counts[row.record.size_label, row.layers, row.hidden] > 1 or abs(ratio * low / without - 1) < _COUNTED:
-            continue  # a name that its author chose, or a count without the embedding
-        if is_gated(row.record.family) and abs(2 * ratio * low / (low + without) - 1) < _COUNTED:
-            continue  # one embedding for both ends, in this model alone
+        ways = (without, (without + low) / 2) if is_gated(row.record.family) else (without,)
+        otherwise = any(abs(ratio * low / way - 1) < _COUNTED for way in ways)
+        if counts[row.record.size_label, row.layers, row.hidden] > 1 or otherwise:
+            continue  # a name that its author chose, or a count without the embedding, or once where it is tied
         tied = abs(ratio * low / (2 * low - without) - 1) < _COUNTED
         undescribed = not _known(row) and fits_label(row)
         # As many layers as another row has would be the count.

@@ -10,13 +10,14 @@ import statistics
 from dataclasses import replace
 from itertools import pairwise
 
-from seatrial.notes.lint import shares
+from seatrial.notes.lint import relations, shares
 from seatrial.notes.lint.digits import slip
 from seatrial.notes.lint.duplicates import same_configuration, settings
 from seatrial.notes.lint.formulas import Reading
 from seatrial.notes.lint.labels import label_parameters
 from seatrial.notes.lint.repairs import broken_and_kept
 from seatrial.notes.lint.sheet import Finding, Nearby, Row, Sheet
+from seatrial.tables.headings import clean
 
 _FALL = 0.03
 """Memory differs by so much between repeats; only a larger fall is one."""
@@ -229,7 +230,8 @@ def _capacity(row: Row) -> list[Finding]:
     over = memory > most if whole is not None else False
     nodewide = over and (row.record.mem_scope == "node" or bool(row.device and row.device.kind == "cpu"))
     shown = row.cell("mem_value") or f"{memory:g} GiB" if over or usable else ""
-    if whole is not None and over and not (nodewide and (row.procs or 1) > 1):
+    several = (row.procs or 1) > 1 or row.record.mem_scope == "node" and not (row.device and row.device.kind == "cpu")
+    if whole is not None and over and not (nodewide and several):
         message = f"{shown} is more than the device has ({whole[1]})"
         row.reasons.setdefault("mem_value", "memory-over-capacity")
         return [row.find("memory-over-capacity", "error", message, name="mem_value", proposed=shares.meant(row))]
@@ -301,6 +303,10 @@ def _by_size(mates: list[Row]) -> list[Finding]:
             low, high = ranges[at]
             if high > _ALIKE * low or offs[at] < max(_OFF_SIZE, (high / low) ** 1.5) or min(offs) < 1.1:
                 continue
+            others = [share for mate, share in ways[at].items() if mate is not row]
+            if (finding := _of_its_name(row, ways[at][row] / statistics.median(others))) is not None:
+                found.append(finding)
+                continue
             ends = [figure.shown(figure.value * share / ways[at][row]) for share in (0.93 * low, 1.07 * high)]
             typed = slip(figure.like(figure.value), (ends[0], ends[1]))
             likely = typed is not None and typed.how in ("the point moved", "two digits exchanged")
@@ -312,6 +318,26 @@ def _by_size(mates: list[Row]) -> list[Finding]:
     return found
 
 
+def _of_its_name(row: Row, off: float) -> Finding | None:
+    """Parameters that neither the name of the row nor its figures agree with, but both with others: `14B, general` of 7.62B."""
+    size = label_parameters(row.record.size_label)
+    heading = row.columns.get("size_label")
+    if size is None or heading is None or not row.states("size_label"):
+        return None
+    solved = size[0] * off
+    names = [named[0] for other, cell in row.worded.items() if other != heading and (named := label_parameters(clean(cell)))]
+    if not any(named > 0 and abs(math.log(named / solved)) < _ROUNDED < abs(math.log(named / size[0])) for named in names):
+        return None
+    cell = row.cell("size_label")
+    scale = size[0] / float(number) if (number := re.sub(r"[^\d.]", "", cell.replace(",", "."))) else 1e9
+    meant = f"{solved / scale:.{len(number.partition('.')[2])}f}"
+    row.reasons["size_label"] = "label-vs-params"
+    message = f"{cell} -> {meant}: by its tokens and speed it has {solved / 1e9:.3g}B parameters, and its name says so"
+    return row.find("label-vs-params", "error", message, name="size_label", proposed=meant)
+
+
+_ROUNDED = 0.12
+"""Within which a name rounds the number of parameters."""
 _ALIKE, _OFF_SIZE = 1.35, 1.2
 """By which factor rows differ in what they count for a parameter and token; and from which on one is off."""
 
@@ -393,7 +419,7 @@ def _scaling(mates: list[Row]) -> list[Finding]:
         one, two = _slots(worst) or 1.0, _slots(other) or 1.0
         expected = (other.get("sec_per_it") or 0.0) * one / two
         seconds = worst.get("sec_per_it") or 0.0
-        if abs(math.log(seconds / expected)) < _OFF_SCALE or {"sec_per_it", "gbs"} & set(worst.reasons):
+        if abs(math.log(seconds / expected)) < _OFF_SCALE or {"sec_per_it", "gbs"} & set(worst.reasons) or _rate_agrees(worst):
             continue
         message = (
             f"GBS {worst.whole('gbs')} takes {seconds:g} s where GBS {other.whole('gbs')} ({other.where}) takes "
@@ -402,6 +428,19 @@ def _scaling(mates: list[Row]) -> list[Finding]:
         )
         found.append(worst.find("gbs-scaling-outlier", "warning", message, name="sec_per_it"))
     return found
+
+
+def _rate_agrees(row: Row) -> bool:
+    """Whether a rate of the row is that of its batch and its time, as in the other rows: then neither is another one's."""
+    for relation in relations.relations_of(row):
+        rule = relations.rule_of(row, relation) if relation.exact and ("gbs", -1) in relation.terms else None
+        found = relations.off_by(row, relation, rule) if rule is not None and rule.support >= ENOUGH_ROWS else None
+        if found is not None and abs(found[0]) <= found[1]:
+            return True
+    return False
+
+
+ENOUGH_ROWS = 3
 
 
 def _outlier(group: list[Row], rates: dict[Row, float]) -> Row:

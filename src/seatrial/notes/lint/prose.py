@@ -26,7 +26,7 @@ from seatrial.record import Record
 from seatrial.spec import Device
 from seatrial.tables.tongues import in_english
 
-_N = r"(\d[\d,]*(?:\.\d+)?)\s?([kK]?)(?![\w%.]*\d)"
+_N = r"(\d{1,3}(?:,\d{3})+(?!\d)(?:\.\d+)?|\d+(?:\.\d+)?)\s?([kK]?)(?![\w%.]*\d)"
 _IS = r"\s*(?:\bof\b|\bis\b|=|:)?\s*"
 _NO_TOKENS = r"(?!\s?[MBmb]\b|\s?(?:[MkB] ?)?tok)"
 _DEVICE = r"(?:[AHVBP]\d{2,3}s?|MI\d+X?|GH200|GPUs?|cards|devices|accelerators|processes|ranks)"
@@ -40,11 +40,12 @@ PATTERNS: dict[str, tuple[str, ...]] = {
     ),
     "kv_heads": (
         rf"{_N}[ -](?:kv|key[ -/]value|query)[ -](?:heads?|groups?)\b",
+        rf"{_N} groups?(?: of)? (?:kv|key[ -/]values?)\b",
         rf"\b(?:(?:num_)?(?:key_value|kv)[ _-]heads?|(?:num_)?query[ _-]groups?|gqa){_IS}{_N}",
         rf"\bn?_?kv\s?=\s?{_N}",
     ),
     "heads": (
-        rf"(?<!kv )(?<!kv-)(?<!kv_)(?<!value )\b(?:num_|n_?)?(?:attention_)?heads?{_IS}{_N}",
+        rf"(?<!kv )(?<!kv-)(?<!kv_)(?<!value )\b(?:num_|n_?)?(?:attention_)?heads?(?! of\b){_IS}{_N}",
         rf"{_N}[ -](?:attention |query )?heads?\b",
         rf"\ba\s?=\s?{_N}",
     ),
@@ -122,6 +123,12 @@ _CUES: dict[str, tuple[str, ...]] = {
 _ALL_CUES = {cue for cues in _CUES.values() for cue in cues} | {"recomp", "checkpoint", "expert", "moe", "mixt", "llama", "glu"}
 _OF_DEVICES = re.compile(r"[ahvbp]\d\d|mi\d|gpu|card|device|accelerator|process|rank")
 """Letters of what `_DEVICE` matches."""
+_WORDS_FOR = {"one": 1, "a": 1, "single": 1, "two": 2, "three": 3, "four": 4, "six": 6, "eight": 8, "sixteen": 16}
+_NODES_OF = re.compile(
+    rf"\b(\d{{1,5}}|{'|'.join(_WORDS_FOR)}) (?:[\w-]+ )?nodes?\b(?:,| of| with|:| x| ×| each with| \()?\s*(\d{{1,5}})\s?"
+    rf"[x×]?\s?(?:[\w-]+ ){{0,2}}?{_DEVICE}(?!\w)(?! ?(?:hours?|h)\b)", re.IGNORECASE
+)
+"""`8 nodes x 8 B200`, `one node, 8x H100`: how many devices there are in all."""
 _LONG = re.compile(r"\d{40}")
 _SAYS = re.compile(r"\d|llama|glu|recompu|checkpointing|expert|moe", re.IGNORECASE)
 _SELECTIVE = re.compile(r"\bselective\b", re.IGNORECASE)
@@ -157,8 +164,11 @@ class Hints:
         if record.table is None or not self.lines:
             return record
         # What the importer inferred comes from farther away than a sentence of the row's own section.
-        new = {name: value for name, value in self._of(record).items()
-               if name != "experts" and (getattr(record, name) in (None, "") or name in record.inferred)}  # fmt: skip
+        hints = {name: value for name, value in self._of(record).items() if name != "experts"}
+        later = {name for name in ("seq", "gbs")
+                 if name in hints and name in record.context and self._speaks_later(record, name)}  # fmt: skip
+        new = {name: value for name, value in hints.items()
+               if getattr(record, name) in (None, "") or name in record.inferred or name in later}  # fmt: skip
         if record.gpus or record.nodes or record.dp:
             new.pop("gpus", None)
         if "kv_heads" in new and record.heads is None and "heads" not in new:
@@ -168,7 +178,23 @@ class Hints:
         values = dict(zip(_FIELDS, _VALUES(record)))  # a third of what `replace` takes, and every row has one
         values |= new
         values["inferred"] = tuple(sorted({*record.inferred, *new}))
+        if later:
+            values["context"] = {name: stated for name, stated in record.context.items() if name not in later}
         return Record(**values)
+
+    def _speaks_later(self, record: Record, name: str) -> bool:
+        """Whether a sentence between the row and what the importer took from farther above says otherwise."""
+        stated = record.context[name]
+        if stated.value != getattr(record, name) or stated.line > (record.source_line or 0):
+            return False
+        tree, at = self.sections, record.source_line or 0
+        depth = {section: place for place, section in enumerate(tree.chain(tree.at(at)))}
+        theirs = depth.get(tree.scope(tree.at(stated.line)), len(depth))
+        for number, (scope, _) in self._visible(at):
+            if self._said(number).get(name) == self._of(record)[name]:
+                return (scope, -number) < (theirs, -stated.line) and any(
+                    line.lstrip().startswith("|") for line in self.lines[stated.line : number])  # fmt: skip
+        return False
 
     def _of(self, record: Record) -> dict[str, object]:
         # All rows of a table stand under the same text.
@@ -195,14 +221,20 @@ class Hints:
         return record.table is not None and bool(self.lines) and "experts" in self._of(record)
 
     def near(self, line: int, label: str = "") -> dict[str, object]:
-        return {**self._agreed(line, label, self._loose), **self._agreed(line, label, self._said)}
+        loosely, surely = self._agreed(line, label, self._loose), self._agreed(line, label, self._said)
+        # What is hardly said counts before what is surely said of a table farther above.
+        nearer = {name: pair for name, pair in loosely.items() if name not in surely or pair[0] < surely[name][0]}
+        return {name: value for name, (_, value) in {**surely, **nearer}.items()}
 
     def devices(self, line: int) -> int | None:
         """How many devices the text near a line speaks of."""
         found = self.near(line).get("gpus")
         return found if isinstance(found, int) else None
 
-    def _agreed(self, line: int, label: str, read: Callable[[int], dict[str, object]]) -> dict[str, object]:
+    def _agreed(
+        self, line: int, label: str, read: Callable[[int], dict[str, object]]
+    ) -> dict[str, tuple[tuple[int, int], object]]:
+        """What the innermost text says, and how far away it is: by sections, and by the tables between."""
         said: dict[str, tuple[tuple[int, int], set[object]]] = {}
         for number, place in self._visible(line):
             message = read(number)
@@ -221,7 +253,7 @@ class Hints:
                     first, values = said.setdefault(name, (place, set()))
                     if first == place:
                         values.add(value)
-        return {name: next(iter(values)) for name, (_, values) in said.items() if len(values) == 1}
+        return {name: ((place[0], -place[1]), next(iter(values))) for name, (place, values) in said.items() if len(values) == 1}
 
     def _visible(self, line: int) -> list[tuple[int, tuple[int, int]]]:
         """The lines of text above that hold for a table at `line`, the nearest first; with the section and the tables above."""
@@ -316,6 +348,8 @@ def read_sentence(text: str) -> dict[str, object]:
     text, apart = _without_exceptions(text)
     letters = text.casefold()
     found: dict[str, object] = {**_values_of(text, _COMPILED), **({"except": apart} if apart else {})}
+    if "node" in letters and "gpus" not in found and (devices := _in_all(text)):
+        found["gpus"] = devices
     labels = {f"{m[1]}{m[2]}".upper() for m in _LABEL.finditer(text)} if found else set()
     if labels:
         found["labels"] = labels
@@ -334,6 +368,15 @@ def read_sentence(text: str) -> dict[str, object]:
     if _GLU.search(text):
         found["family"] = "llama"
     return found
+
+
+def _in_all(text: str) -> int | None:
+    """Nodes times their devices; `2 nodes, 16x MI300X` has said both already."""
+    counts = set()
+    for match in _NODES_OF.finditer(text):
+        nodes, each = _WORDS_FOR.get(match[1].lower()) or int(match[1]), int(match[2])
+        counts.add(each if each > 8 and each % nodes == 0 and each // nodes in (4, 8) else nodes * each)
+    return counts.pop() if len(counts) == 1 and min(counts) > 1 else None
 
 
 _THOUSANDS = re.compile(r"(?<![\d.,] )\b(\d{1,3}) (\d{3})\b(?! ?\d)")

@@ -156,6 +156,8 @@ def term(row: Row, name: str, other: dict[str, object]) -> float | None:
         value = _replicas(row, other)
     elif name in ("cp", "ga"):
         value = other.get(name) or row.beside(name) or (1 if name == "cp" else None)
+    elif name == "gbs" and other and row.composed:
+        value = _composed(row, other)
     else:
         value = other.get(name, row.get(name))
     return math.log(value) if isinstance(value, (int, float)) and 0 < value < math.inf else None
@@ -171,6 +173,15 @@ def _replicas(row: Row, other: dict[str, object]) -> float | None:
     """DP where nobody prints it: what the other axes leave of the processes; an axis that nobody names is 1."""
     world, tp, pp = of_devices(row, other), other.get("tp", row.whole("tp")), other.get("pp", row.whole("pp"))
     return world / ((tp or 1) * (pp or 1) * (row.beside("cp") or 1)) if world else None  # type: ignore[operator]
+
+
+def _composed(row: Row, other: dict[str, object]) -> float | None:
+    """The batch that follows from other counts, where it is what follows from them."""
+    value = other.get("gbs", row.get("gbs"))
+    for name in ("mbs", "ga") if "gbs" not in other else ():
+        was = row.beside(name) if name == "ga" else row.get(name)
+        value = value * other[name] / was if name in other and value and was else value  # type: ignore[operator]
+    return value  # type: ignore[return-value]
 
 
 def of_devices(row: Row, other: dict[str, object]) -> object:
@@ -242,6 +253,8 @@ def _residue(row: Row, relation: Relation, other: dict[str, object], known: dict
             continue  # where nobody says it, it is part of what is learned
         if value is None and name == "world" and not relation.exact and _same_devices(row):
             continue
+        if value is None and name == "dp" and ("ga", -1) in relation.terms and _same_devices(row):
+            continue  # as many replicas in every row
         if value is None or name in _SAID and (name in row.record.inferred or name in row.record.estimated):
             return None
         total += power * value
@@ -298,6 +311,7 @@ def _new_key(row: Row, relation: Relation, any_model: bool) -> tuple[object, ...
         key += [known, record.recompute, row.reading and (row.reading.formula, row.reading.per)]
         key += [ANY] if any_model and known else [record.size_label, record.layers, record.hidden, None if fitted else row.seq]
     unsaid = ("sec_per_it", 1) in relation.terms and (not record.gbs or not row.seq and ("seq", -1) in relation.terms)
+    unsaid = unsaid or ("ga", -1) in relation.terms and record.dp is None and _replicas(row, {}) is None
     if unsaid or not relation.exact and ("world", 1) in relation.terms and row.world is None:
         key.append(UNSAID)
     return tuple(key)
@@ -489,11 +503,19 @@ def learn(sheet: Sheet) -> list[Finding]:
         name = where[2]
         known = _known(str(name[0]), UNSAID in name, ANY in name)
         rule = _rule(tuple(offs[: 4 * _MOST_ROWS]), tuple(known), UNSAID_MOST if UNSAID in name else MOST)
+        if rule is not None and UNSAID in name and name[0] == "the accumulation" and not _whole(rule):
+            continue
         if rule is not None and not (ANY in name and abs(rule.constant + TERA) > 0.004):
             sheet.rules[where] = rule
     sheet.rules.update(by_heading)
     _keep_learned(sheet)
     return []
+
+
+def _whole(rule: Rule) -> bool:
+    """Whether a learned factor can be a number of replicas, and all that keep to it do so exactly."""
+    count = math.exp(rule.constant)
+    return count > 0.99 and abs(count - round(count)) < 1e-6 * count and rule.scatter < 1e-6
 
 
 _EXACT = {relation.name: relation.exact for relation in RELATIONS}
@@ -550,8 +572,7 @@ def _loosely(
     least = max(LOOSE_ROWS - 1, LOOSE_MOST * len(offs))
     for value in known:
         near = [off for off in where if abs(off - value) <= open_ + 2 * WINDOW]
-        enough = max(LOOSE_ROWS, KNOWN_MOST * len(offs))
-        if len(near) >= enough and abs(statistics.median(near) - value) <= open_ + WINDOW / 2:
+        if len(near) >= max(LOOSE_ROWS, KNOWN_MOST * len(offs)) and abs(statistics.median(near) - value) <= open_ + WINDOW / 2:
             close = [abs(off - value) for off in near if abs(off - value) <= open_ + WINDOW] or [WINDOW]
             return Rule(value, statistics.median(close), len(near), _misses(offs, value))
     wide = 2 * (open_ + (WINDOW if len(offs) > LOOSE_ROWS else WINDOW / 2))

@@ -20,6 +20,7 @@ from seatrial.notes.lint import counts, derived, digits
 from seatrial.notes.lint.digits import Printed
 from seatrial.notes.lint.exceptions import excepted
 from seatrial.notes.lint.model_size import MODELS_DIFFER, fits_label, of_another_shape
+from seatrial.notes.lint.prose import read_sentence
 from seatrial.notes.lint.relations import (
     BELONGS,
     ENOUGH_ROWS,
@@ -195,7 +196,9 @@ def _stated_otherwise(mates: list[Row]) -> list[Finding]:
         return []
     value, line = first.stated_above(name) or (0, 0)
     meant = min(values)
-    if re.search(rf"(?<![\d.]){meant:g}(?![\d.])", "\n".join(first.sheet.text(first).lines[line - 1 : line])):
+    words = "\n".join(first.sheet.text(first).lines[line - 1 : line])
+    clauses = [one for one in re.split(r"[,;()]", words) if re.search(rf"(?<![\d.]){meant:g}(?![\d.])", one)]
+    if any(not re.search(r"hidden|dim|width|ffn|mlp|layers", one, re.IGNORECASE) for one in clauses):
         return []  # it says both, of one thing and of another
     hints = first.sheet.text(first).hints
     loosely, surely = (hints.nearest(first.record, name, surely=sure) for sure in (False, True))
@@ -249,7 +252,8 @@ def _judge(row: Row) -> tuple[list[tuple[Relation, Rule, float]], list[tuple[Rel
 
 def _unstated(row: Row, relation: Relation, off: float) -> bool:
     """A power of two in a relation whose batch or sequence the row does not print: it ran with another one."""
-    unsaid = UNSAID in key_of(row, relation) or ("gbs", -1) in relation.terms and not row.shows("gbs")
+    unsaid = UNSAID in key_of(row, relation) or ("gbs", -1) in relation.terms and not row.shows("gbs") and not (
+        row.composed and row.shows("ga"))  # fmt: skip
     if unsaid and any(_source(row, name) is not None for name in relation.measures):
         return False  # a figure that was copied
     return unsaid and abs(off) < MANY and abs(off / math.log(2) - round(off / math.log(2))) < 0.02
@@ -417,7 +421,9 @@ def _cells(row: Row, broken: list[tuple[Relation, Rule, float]]) -> list[str]:
     world = set(counted[:1]) or {"dp", "tp", "pp", "cp"}
     every = [{name for name, _ in relation.terms} for relation, _, _ in broken]
     through = {"world", "dp"} if row.record.dp is None else {"world"}
-    common = set.intersection(*(names | world if names & through else names for names in every))
+    batch = {"mbs", "ga"} if row.composed else set()
+    common = set.intersection(*(names | (world if names & through else set()) | (batch if "gbs" in names else set())
+                                for names in every))  # fmt: skip
     if all({"flops", "token_flops", "seq"} & {name for name, _ in relation.terms} for relation, _, _ in broken):
         common |= {"layers", "hidden", "seq"}
     common |= {name for name in BELONGS if all(belongs(row, relation, name) for relation, _, _ in broken)}
@@ -434,6 +440,7 @@ def _values(row: Row, name: str, broken: list[tuple[Relation, Rule, float]]) -> 
             powers = dict(relation.terms)
             through = powers.get("world") or (powers.get("dp") if row.record.dp is None else None)
             power = powers.get(name, through if name in ("gpus", "nodes", "dp", "tp", "pp", "cp") else None)
+            power = powers.get("gbs") if power is None and name in ("mbs", "ga") and row.composed else power
             if was and power and abs(off) < FARTHEST:
                 value = was * math.exp(-off / power)
                 if is_measure(name):
@@ -444,6 +451,7 @@ def _values(row: Row, name: str, broken: list[tuple[Relation, Rule, float]]) -> 
     seen = [value for value in row.sheet.in_file(row, name) if value]
     if name == "seq" and row.seq:
         seen += [row.seq * 2, row.seq // 2, row.seq * 4, row.seq // 4]
+        seen += [] if round_number(row.seq) else digits.powers_that_lost_one(str(row.seq))
     if name == "layers" and row.layers:
         seen += [max(1, round(row.layers * math.exp(power * broken[0][2]))) for power in (1, -1)]
     yield from (value for value in seen if value != getattr(row.record, name))
@@ -529,8 +537,12 @@ def _scored(
         if value not in column and round_number(was) and not round_number(value):
             return  # nobody chooses such a number
         score += ODD * (round_number(value) - round_number(was)) if value in column or round_number(value) else 0.0
-    if not _divides(row, name, value):
-        score -= UNLIKELY
+    score += UNLIKELY * (_divides(row, name, value) - 1 + (name == "gbs" and not _divides(row, name, _said(row, name))))
+    words = _in_words(row, name, column)
+    if words is not None and words == was:
+        return  # said twice
+    if words is not None and words == value:
+        score, why = score + USUAL, why or " (as the row says in words)"
     score += WORKED_OUT if name == "ga" else 0.0
     like = like_row(row, name, value) if name in BELONGS else None
     if like is not None and name == "size_label" and row.record.hidden and _shape(like) == _shape(row):
@@ -558,6 +570,24 @@ def _scored(
     thousands = in_k is not None and (in_k[2] or int(in_k[1]) * 1024 == was)
     shown = f"{value // 1024}{in_k[2]}" if in_k and thousands and isinstance(value, int) else str(value)
     yield Repair(name=name, value=value, shown=shown, score=score + _stale(row, name), why=why)
+
+
+_TIMES_BATCH = re.compile(r"(?:batch(?: ?size)?|\bgbs|\bbs) ?[x×*] ?(\d{1,2})\b|"
+                          r"\b(\d{1,2}) ?[x×] (?:the )?(?:global )?(?:batch|gbs|bs)\b|"
+                          r"\b(?:(doubl)|(half|halv))\w* (?:the )?(?:global )?(?:batch|gbs)\b", re.IGNORECASE)  # fmt: skip
+
+
+def _in_words(row: Row, name: str, column: list[int | float | str | None]) -> float | None:
+    """What the words of the row say of one of its counts: `MBS 4` as the change, or `batch x2` of what most rows have."""
+    for cell in row.worded.values():
+        said = read_sentence(cell).get(name)
+        if isinstance(said, int):
+            return said
+        if name == "gbs" and (match := _TIMES_BATCH.search(cell)):
+            usual = mode(column)[0]
+            times = 2.0 if match[3] else 0.5 if match[4] else float(match[1] or match[2])
+            return times * usual if isinstance(usual, int) else None
+    return None
 
 
 _IN_K = re.compile(r"(\d{1,4}) ?([kK]?)")

@@ -23,10 +23,10 @@ from seatrial.columns import AROUND, LAYOUT
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.devices import device_named, is_preset
 from seatrial.notes.lint.digits import Printed
-from seatrial.notes.lint.labels import is_mixture
+from seatrial.notes.lint.labels import is_mixture, label_parameters
 from seatrial.notes.lint.once import once
 from seatrial.notes.lint.prose import Prose
-from seatrial.notes.read.rows import holds_memory
+from seatrial.notes.read.rows import accumulates, holds_memory, laid_out
 from seatrial.notes.read.sound import MOST_MEASURED
 from seatrial.record import Record
 from seatrial.spec import Device
@@ -128,10 +128,6 @@ PLAIN_NAMES = {
 _BESIDE = {
     "cp": "cp, context parallel, context parallelism, context parallel size, cp size",
     "ep": "ep, expert parallel, expert parallelism, expert parallel size, ep size, expert model parallel size",
-    "ga": "ga, gas, grad acc, grad accum, gradient accumulation, accumulation, gradient accumulation steps, accum, acc steps, "
-          "micro batches, microbatches, num microbatches, grad acc steps, accumulation steps, "
-          "accum steps, accumulate, num micro batches, micro batches per step, accumulation de gradient, "
-          "akkumulation, gradientenakkumulation, acumulacion, accumulo",
 }  # fmt: skip
 _BESIDE |= {
     "shard": "dp shard, data parallel shard degree, fsdp, fsdp degree, fsdp size, shard size, shard group, sharding group, "
@@ -189,7 +185,7 @@ def _is_plan(cell: str) -> bool:
 @lru_cache(maxsize=4096)
 def kind_beside(heading: str) -> str:
     """Which count a layout is not always told by a heading is of; empty where it is none."""
-    return BESIDE.get(normal(heading), "")
+    return BESIDE.get(normal(heading), "") or ("ga" if accumulates(heading) else "")
 
 
 @lru_cache(maxsize=4096)
@@ -302,6 +298,13 @@ class Row:
         if self.record.mem_value is not None and "mem_value" not in found:
             by_cell = [heading for heading, cell in self.record.printed.items() if holds_memory(heading, cell)]
             found.update(dict.fromkeys(["mem_value"], by_cell[0]) if by_cell else {})
+        label = self.record.size_label
+        if label and "size_label" in found and clean(self.record.printed[found["size_label"]]) != label:
+            # `6.18 B` under `parameters`, beside a name.
+            size = label_parameters(label)
+            sized = [heading for heading, cell in self.record.printed.items() if size and heading != found["size_label"]
+                     and field_of(heading) == "size_label" and label_parameters(clean(cell)) == size]  # fmt: skip
+            found["size_label"] = sized[0] if len(sized) == 1 else found["size_label"]
         if self.record.machine and "machine" not in found:
             named = next((heading for heading, cell in self.record.printed.items()
                           if self.record.machine[:1] in cell and clean(cell) == self.record.machine), None)  # fmt: skip
@@ -378,9 +381,19 @@ class Row:
             return self.beside(name) is not None
         return bool(self.cell(name)) or name in self.in_parts
 
+    @property
+    def composed(self) -> bool:
+        """Whether the batch is in no cell, and is what the micro-batch, the accumulation and the devices in the row give."""
+        record = self.record
+        if not record.gbs or not record.mbs or "gbs" not in record.inferred or not self.shows("mbs"):
+            return False
+        shared = (record.tp or 1) * (record.pp or 1) * (self.beside("cp") or 1)
+        return record.gbs == record.mbs * (self.beside("ga") or 1) * (record.dp or (self.counted or 0) // shared)
+
     @once
     def in_parts(self) -> frozenset[str]:
-        return _parts_of(tuple(self.record.printed))
+        named = _parts_of(tuple(self.record.printed))
+        return named.union(part for cell in self.record.extra.values() for part in laid_out(cell))
 
     def states(self, name: str) -> bool:
         """Whether the row itself prints the field, rather than the text around it."""

@@ -91,7 +91,10 @@ def contradicted(row: Row) -> Iterator[Finding]:
     cell = row.cell("outcome") or row.cell("state")
     failed = read_status(cell).failed if cell else ""
     record = row.record
-    if not failed or not record.sec_per_it or (record.iteration or 0) > 1:  # it ran so far before it failed
+    if not failed:
+        yield from _ran_all_the_same(row)
+        return
+    if not record.sec_per_it or (record.iteration or 0) > 1:  # it ran so far before it failed
         return
     name = "outcome" if row.cell("outcome") else "state"
     if record.tflops or record.tokens_per_s or record.tokens_per_s_per_process:
@@ -99,6 +102,24 @@ def contradicted(row: Row) -> Iterator[Finding]:
         yield row.find("outcome-vs-figures", "warning", message, name=name, proposed="ok")
     elif not any(mate is not row and mate.record.sec_per_it and read_status(mate.cell(name)).failed for mate in row.around):
         message = f"{cell}, but a time of {row.cell('sec_per_it') or record.sec_per_it}: did it run?"
+        yield row.find("outcome-vs-figures", "warning", message, name=name)
+
+
+_BARE_OOM = re.compile(r"\W*(?:oom|out[ -]of[ -]memory)\W*", re.IGNORECASE)
+RATES = ("tflops", "tokens_per_s", "tokens_per_s_per_process", "samples_per_s", "mfu")
+
+
+def _ran_all_the_same(row: Row) -> Iterator[Finding]:
+    """Nothing but `OOM` for the memory, or as the remark, beside a time and a rate; in several rows it is a habit."""
+    def says(one: Row) -> str:
+        timed = one.record.sec_per_it and any(getattr(one.record, name) for name in RATES)
+        there = [name for name in ("mem_value", "notes") if timed and _BARE_OOM.fullmatch(one.cell(name))]
+        return there[0] if there else ""
+
+    name = says(row) if "mem_value" in row.columns or "notes" in row.columns else ""
+    if name and sum(bool(says(mate)) for mate in row.around) == 1:
+        time = row.cell("sec_per_it") or row.record.sec_per_it
+        message = f"{row.cell(name)}, but {time} and a rate as of a run that went through"
         yield row.find("outcome-vs-figures", "warning", message, name=name)
 
 

@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, cast
 
 from seatrial import stages
@@ -22,6 +23,7 @@ from seatrial.notes.read.statements import read_statements, read_status
 from seatrial.record import Outcome, Record, State, Status
 from seatrial.tables import Problem, Where
 from seatrial.tables.headings import MEASURES, Column, clean, normal, setting
+from seatrial.tables.tongues import in_english
 from seatrial.tables.unknown import unknown_columns
 
 ESTIMATE_MARKS = ("^", "~")
@@ -171,7 +173,7 @@ def _take(row: _OpenRow, column: Column, raw: str) -> None:
         # Where a table of our own names fields, or a file and a line, anybody's has words.
         if value:
             row.extra[column.heading] = str(value)
-            row.configured.update(read_statements(str(value), heading=False).fields)
+            row.configured.update(laid_out(str(value)) or read_statements(str(value), heading=False).fields)
     elif value is None or value == "":
         pass
     elif row.values.get(column.field, value) not in (value, ""):
@@ -183,9 +185,25 @@ def _take(row: _OpenRow, column: Column, raw: str) -> None:
         _take_words(row, column, cell.text)
 
 
+_AXES = {"dp": "dp", "ddp": "dp", "fsdp": "dp", "tp": "tp", "mp": "tp", "pp": "pp", "cp": "cp", "ep": "ep",
+         "d": "dp", "t": "tp", "p": "pp", "c": "cp"}  # fmt: skip
+_AN_AXIS, _BETWEEN = re.compile(r"([A-Za-z]{1,4})\s?[=:]?\s?(\d{1,5})(?!\d)"), re.compile(r"(?<=\d)\s*[x×]\s*(?=[A-Za-z])")
+
+
+@lru_cache(maxsize=4096)
+def laid_out(text: str) -> dict[str, int]:
+    """`dp8-tp2`, `TP2xPP4`, `d8t2p1`: a cell that is a layout and nothing else."""
+    if not 4 <= len(text) <= 40:
+        return {}
+    text = _BETWEEN.sub(" ", text.strip("()[]` "))
+    said = [(_AXES.get(name.lower(), ""), int(count)) for name, count in _AN_AXIS.findall(text)]
+    whole = len(said) > 1 and len({name for name, _ in said}) == len(said) and all(name and count for name, count in said)
+    return dict(said) if whole and not re.sub(r"[\s/,;·*+&_|-]", "", _AN_AXIS.sub("", text)) else {}
+
+
 def _take_parts(row: _OpenRow, column: Column, raw: str) -> None:
     """`8/4/12` under `DP/TP/PP`."""
-    texts = [text for text in re.split(r"\s*[/,×x+&]\s*|\s+", clean(raw)) if text]
+    texts = [text for text in re.split(r"\s*[/,;:·*×xX+&-]\s*|\s+", clean(raw).strip("()[]")) if text]
     cells = [read_cell(_COUNT, text) for text in texts]
     if is_blank(clean(raw)):
         return
@@ -222,6 +240,8 @@ def _take_units(row: _OpenRow, column: Column, cell: Cell) -> None:
         measure = re.search(r"alloc|reserv", column.heading.lower())
         if measure:
             row.values.setdefault("mem_measure", {"alloc": "allocated", "reserv": "reserved"}[measure.group()])
+        if "per node" in normal(column.heading):
+            row.values.setdefault("mem_scope", "node")
     elif column.field == "sec_per_it":
         row.values["time_unit"] = cell.unit or "s"
     elif column.field == "tflops":
@@ -332,14 +352,22 @@ def _with_context(row: _OpenRow, around: Around) -> tuple[dict[str, Any], tuple[
     return values, tuple(sorted(inferred))
 
 
-ACCUMULATED = frozenset(
-    "ga, gas, acc, grad acc, grad accum, gradient accumulation, gradient accumulation steps, grad accumulation, accumulation, "
-    "grad acc steps, accumulation steps, acc steps, grad accum steps".split(", "))  # fmt: skip
-"""What tables call the number of micro-batches that one step sums."""
+_SUMS = frozenset("ga gas acc accu accum accums accumulation accumulate accumulated accumulations akkumulation "
+                  "gradientenakkumulation acumulacion accumulo microbatches".split())
+_BESIDE_SUMS = frozenset("grad grads gradient gradients gradiente de di del step steps of num n number factor micro batch "
+                         "batches x per it iter iteration update optimizer".split())  # fmt: skip
+
+
+@lru_cache(maxsize=4096)
+def accumulates(heading: str) -> bool:
+    """Whether a column counts the micro-batches that one step sums: `grad. acc.`, `accum steps`, `micro-batches`."""
+    words = {*normal(in_english(heading)).split()}
+    named = words & _SUMS or {"micro", "batches"} <= words
+    return bool(named) and words <= _SUMS | _BESIDE_SUMS
 
 
 def _accumulated(row: _OpenRow) -> int | None:
-    said = [text for heading, text in row.extra.items() if normal(heading) in ACCUMULATED]
+    said = [text for heading, text in row.extra.items() if accumulates(heading)]
     return int(said[0]) if len(said) == 1 and said[0].isdecimal() and len(said[0]) < 10 and int(said[0]) > 0 else None
 
 

@@ -1,0 +1,183 @@
+"""Counts, layouts, outcomes and sizes of models: planted and clean, wherever a note says them."""
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from seatrial.notes.lint import Finding, look_at
+from seatrial.notes.lint.prose import read_sentence
+from seatrial.notes.lint.sheet import kind_beside
+from seatrial.notes.read.rows import laid_out
+from seatrial.tables.headings import read_heading
+
+COMPOSED = """1 node with 8 H100, sequences of 2048 tokens.
+
+| micro-bs/GPU | accumulate_grad_batches | sec/step | tokens/s |
+|---|---|---|---|
+| 1 | 16 | 6.50 | 40,330 |
+| 2 | 8 | 6.10 | 42,974 |
+| 4 | 4 | 5.90 | 44,431 |
+| 8 | 2 | 5.80 | 45,197 |
+| 8 | 4 | 11.5 | 45,590 |
+"""
+UNSAID = """Sequences of 2048.
+
+| MBS | grad. acc. | GBS | s/it | tok/s |
+|---|---|---|---|---|
+| 1 | 32 | 256 | 4.448 | 117,871 |
+| 2 | 16 | 256 | 3.840 | 136,533 |
+| 4 | 8 | 256 | 3.445 | 152,188 |
+| 8 | 8 | 512 | 6.602 | 158,827 |
+| 8 | 16 | 1024 | 13.188 | 159,020 |
+"""
+WITHOUT_PP = """8 nodes x 8 B200.
+
+| seq_len | CP | TP | DP | GBS | step (s) | tok/s/GPU |
+|---|---|---|---|---|---|---|
+| 8192 | 1 | 1 | 64 | 1024 | 8.952 | 14,642 |
+| 32768 | 2 | 1 | 32 | 256 | 14.444 | 9,074 |
+| 32768 | 1 | 2 | 32 | 256 | 14.934 | 8,777 |
+| 65536 | 4 | 1 | 16 | 128 | 21.592 | 6,070 |
+| 131072 | 8 | 1 | 8 | 64 | 36.723 | 3,569 |
+"""
+IN_ONE_CELL = """Layouts on 64 GPUs.
+
+| layout | GBS | s/it | samples/s |
+|---|---|---|---|
+| dp8-tp8 | 256 | 5.10 | 50.2 |
+| dp16-tp4 | 256 | 5.00 | 51.2 |
+| dp32-tp2 | 256 | 4.90 | 52.2 |
+| dp64-tp1 | 256 | 4.80 | 53.3 |
+"""
+RAN = """8 A100, sequence 2048.
+
+| MBS | GBS | s/it | samples/s | mem GiB |
+|---|---|---|---|---|
+| 2 | 64 | 2.50 | 25.6 | 20.1 |
+| 4 | 64 | 2.40 | 26.7 | 28.3 |
+| 8 | 64 | 2.30 | 27.8 | 44.7 |
+| 16 | 64 | - | - | OOM |
+"""
+IN_WORDS = """16 H100, sequence 4096, TP 1, PP 1.
+
+| change | MBS | accum | GBS | s/iter | tok/s/GPU |
+|---|---|---|---|---|---|
+| stock | 2 | 8 | 256 | 11.33 | 5784 |
+| tuned | 2 | 8 | 256 | 8.38 | 7821 |
+| MBS 4 | 4 | 4 | 256 | 7.92 | 8275 |
+| compiled | 2 | 8 | 256 | 7.71 | 8500 |
+| batch x2 | 2 | 16 | 512 | 14.55 | 9009 |
+"""
+LATER = """Sequence length 4096, GBS 256.
+
+| GPUs | s/it | tok/s |
+|---|---|---|
+| 16 | 8.00 | 131,072 |
+| 32 | 4.00 | 262,144 |
+| 64 | 2.00 | 524,288 |
+
+Then LoRA on the same data, 2048 tokens.
+
+| GPUs | s/it | tok/s |
+|---|---|---|
+| 16 | 4.00 | 131,072 |
+| 32 | 2.00 | 262,144 |
+| 64 | 1.00 | 524,288 |
+"""
+SIZES = """Model: 32 layers, hidden 4096, 32 heads, FFN 11008, vocab 32000, 6.74B parameters.
+
+- layers: 16
+- hidden size: 2048
+- ffn: 8192, 32 heads, 8 KV heads
+- vocab 128256, tied
+- total params: 1.24B
+"""
+NAMES = """Llama-3-8B pruned to 16 layers, hidden 4096. GPT-3 175B scaled down: 12 layers, hidden 768.
+
+Qwen3-4B: 36 layers, hidden 2560, 32 heads, 8 KV heads, head_dim 128, FFN 9728, vocab 151936, tied, 4.02B parameters.
+Gemma-2 9B: 42 layers, hidden 3584, 16 heads of 256, 8 KV heads, mlp 14336, vocab 256000, 9.24B parameters.
+"""
+
+
+def said(folder: Path, text: str) -> list[Finding]:
+    note = folder / "note.md"
+    note.write_text(text, encoding="utf-8")
+    return [finding for finding in look_at([str(note)])[0] if finding.level != "info"]
+
+
+@pytest.mark.parametrize("text", [COMPOSED, UNSAID, WITHOUT_PP, IN_ONE_CELL, RAN, IN_WORDS, LATER, SIZES, NAMES])
+def test_nothing_is_said_of_counts_and_sizes_that_agree(tmp_path: Path, text: str):
+    assert said(tmp_path, text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "right", "wrong", "proposed"),
+    [
+        (COMPOSED, "| 4 | 4 |", "| 4 | 8 |", "4"),
+        (UNSAID, "| 4 | 8 | 256", "| 4 | 16 | 256", "8"),
+        (UNSAID, "| 8 | 8 | 512", "| 8 | 8 | 256", "512"),
+        (IN_ONE_CELL, "dp32-tp2", "dp32-tp4", "2"),
+        (IN_WORDS, "| 4 | 4 | 256", "| 4 | 8 | 256", "4"),
+        (IN_WORDS, "| 2 | 16 | 512", "| 2 | 16 | 256", "512"),
+        (WITHOUT_PP, "| 131072 |", "| 13107 |", "131072"),
+        (SIZES, "6.74B", "67.4B", "6.74B"),
+        (SIZES, "1.24B", "2.14B", "1.24B"),
+        (RAN, "44.7", "OOM", None),
+    ],
+)
+def test_a_count_or_a_size_that_the_rest_denies_is_told(
+    tmp_path: Path, text: str, right: str, wrong: str, proposed: str | None
+):
+    planted = text.replace(right, wrong)
+    line = next(number for number, (a, b) in enumerate(zip(text.splitlines(), planted.splitlines()), 1) if a != b)
+    assert [(finding.line, finding.proposed) for finding in said(tmp_path, planted)] == [(line, proposed)]
+
+
+def test_axes_that_do_not_multiply_to_the_devices_of_the_text_are_told_without_a_column_of_stages(tmp_path: Path):
+    found = said(tmp_path, WITHOUT_PP.replace("| 32768 | 1 | 2 |", "| 32768 | 2 | 2 |"))
+    assert [(finding.line, finding.code) for finding in found] == [(7, "world-size")]
+
+
+def test_a_sequence_in_a_heading_that_the_rows_deny_is_told_beside_a_hidden_size_of_that_number(tmp_path: Path):
+    times = {16: 8.0, 32: 4.1, 64: 2.2, 128: 1.2}
+    rows = "| GPUs | GBS | s/it | tok/s |\n|---|---|---|---|\n" + "".join(
+        f"| {gpus} | 256 | {time} | {256 * 4096 / time:.0f} |\n" for gpus, time in times.items())
+    found = said(tmp_path, f"## 7B (32 layers, hidden 4096), sequence 8192\n\n{rows}")
+    assert [(finding.line, finding.code, finding.proposed) for finding in found] == [(1, "header-vs-row", "4096")]
+
+
+@pytest.mark.parametrize(
+    ("text", "gpus"),
+    [("8 nodes x 8 B200 (180 GB)", 64), ("One node, 8x H100 80GB", 8), ("2 nodes, 16x MI300X 192 GB", 16),
+     ("8 GPUs per node", None)],
+)  # fmt: skip
+def test_devices_of_all_nodes_are_counted(text: str, gpus: int | None):
+    assert read_sentence(text).get("gpus") == gpus
+
+
+@pytest.mark.parametrize(
+    ("heading", "kind"),
+    [("grad. acc.", "ga"), ("accumulate_grad_batches", "ga"), ("梯度累积", "ga"), ("num_micro_batches", "ga"),
+     ("accuracy", ""), ("steps", ""), ("micro batch", "")],
+)  # fmt: skip
+def test_accumulation_is_known_by_its_words(heading: str, kind: str):
+    assert kind_beside(heading) == kind
+
+
+@pytest.mark.parametrize(
+    ("heading", "field"),
+    [("per-device bs", "mbs"), ("micro-bs/GPU", "mbs"), ("HPUs", "gpus"), ("秒/反復", "sec_per_it"), ("tokens/GPU", ""),
+     ("Mem/node (GiB)", "mem_value")],
+)  # fmt: skip
+def test_batches_of_a_device_and_devices_are_known_by_their_words(heading: str, field: str):
+    assert read_heading(heading).field == field
+
+
+@pytest.mark.parametrize(
+    ("cell", "layout"),
+    [("dp8-tp2", {"dp": 8, "tp": 2}), ("TP2xPP4", {"tp": 2, "pp": 4}), ("d8t2p1", {"dp": 8, "tp": 2, "pp": 1}),
+     ("DP 8 x TP 2", {"dp": 8, "tp": 2}), ("v2-t5", {}), ("tp2 is slow", {}), ("dp8-dp2", {})],
+)  # fmt: skip
+def test_a_cell_may_be_a_whole_layout(cell: str, layout: dict[str, int]):
+    assert laid_out(cell) == layout
