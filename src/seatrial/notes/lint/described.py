@@ -170,13 +170,17 @@ _OF_ONE_HEAD = re.compile(r"\bheads? of (?:width |size |dim(?:ension)? )?(\d{2,3
 _GATED = re.compile(r"llama|glu\b|mistral|qwen", re.IGNORECASE)
 
 
+_TELLS = 60
+"""Lines of the longest text that is no table of commas or a log."""
+
+
 def _counted(file: str, lines: tuple[str, ...]) -> list[Finding]:
     """Parameters that a sentence, a list or a table of two columns gives beside a shape they cannot have."""
     found: list[Finding] = []
     if any(_SEVERAL.search(line) for line in lines):
         return found  # which of the models a sentence speaks of is not to be told
     for start, block in _blocks(lines):
-        whole = "\n".join(block)
+        whole = "\n".join(block) if len(block) <= _TELLS else ""
         if not _SIZE.search(whole) or _OF_A_PART.search(whole):
             continue
         several = len({said["layers"] for line in block if (said := read_sentence(line)).get("layers")}) > 1
