@@ -91,6 +91,8 @@ def test_what_its_flags_cannot_say_is_refused_and_what_takes_a_gpu_without_one()
         MegatronLM().can_run(trial(dp=2, zero=3))
     with pytest.raises(Infeasible, match="sequence parallelism takes Transformer Engine's layers"):
         MegatronLM().can_run(trial(tp=2, sequence_parallel=True))
+    with pytest.raises(Infeasible, match="ffn 130 over TP 2 cannot be halved for SwiGLU: 128 or 132 would do"):
+        MegatronLM().can_run(replace(trial(tp=2), model=replace(presets.model("tiny-llama"), ffn=130)))
     on_gpus = replace(trial(tp=2, sequence_parallel=True), execution=Execution(device="cuda"))
     MegatronLM().can_run(on_gpus)
 
