@@ -48,9 +48,11 @@ class MegatronLM(Scripted):
         if not dialect.flags:
             yield from (Violation(code="engine", message=note) for note in dialect.notes)
         m, tp = trial.model, trial.topology.tp
-        if m.gated and m.inner % (2 * tp):  # megatron/training/initialize.py warms its fused SwiGLU up on half of what a rank has
+        if m.gated and m.inner % (2 * tp):
+            # megatron/training/initialize.py warms its fused SwiGLU up on half of what a rank has.
+            less = m.inner // (2 * tp) * 2 * tp
             yield Violation(code="ffn-divisible", message=f"Megatron-LM: ffn {m.inner} over TP {tp} cannot be halved for SwiGLU: "
-                            f"{m.inner // (2 * tp) * 2 * tp} or {-(-m.inner // (2 * tp)) * 2 * tp} would do")
+                            f"{less} or {less + 2 * tp} would do")
         if trial.execution.compile:
             yield Violation(code="engine", message="not for Megatron-LM: it compiles what it compiles, and is not told")
 
