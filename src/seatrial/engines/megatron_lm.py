@@ -51,8 +51,8 @@ class MegatronLM(Scripted):
         if m.gated and m.inner % (2 * tp):
             # megatron/training/initialize.py warms its fused SwiGLU up on half of what a rank has.
             less = m.inner // (2 * tp) * 2 * tp
-            yield Violation(code="ffn-divisible", message=f"Megatron-LM: ffn {m.inner} over TP {tp} cannot be halved for SwiGLU: "
-                            f"{less} or {less + 2 * tp} would do")
+            yield Violation(code="ffn-divisible", message=f"Megatron-LM: ffn {m.inner} over TP {tp} cannot be halved for "
+                            f"SwiGLU: {less} or {less + 2 * tp} would do")
         if trial.execution.compile:
             yield Violation(code="engine", message="not for Megatron-LM: it compiles what it compiles, and is not told")
 
