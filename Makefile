@@ -48,7 +48,7 @@ ENGINES ?= torchtitan deepspeed megatron-core
 engine-torchtitan := torchtitan==0.2.2 triton
 engine-deepspeed := deepspeed==0.19.8 ninja
 engine-megatron-core := megatron-core==0.16.1 einops
-engine-megatron-lm := triton pybind11 einops
+engine-megatron-lm := triton pybind11 einops six regex
 engine-accelerate := accelerate==1.15.0 transformers==5.22.2
 
 engines: $(ENGINES:%=.engines/%/.installed)

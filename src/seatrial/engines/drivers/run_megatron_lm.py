@@ -72,6 +72,10 @@ def main() -> None:
         import cpu_cuda as stand_in
 
         stand_in.install()
+        if (Path(script).parent / "megatron/legacy/fused_kernels").is_dir():
+            from megatron.legacy import fused_kernels  # releases before 0.17 compile them for a GPU at every start
+
+            fused_kernels.load = lambda args: None
     if not hasattr(typing, "override"):  # Python 3.12's
         from typing_extensions import override
 
@@ -79,6 +83,8 @@ def main() -> None:
     if device == "cpu" or torch.cuda.get_device_capability()[0] < 10:
         # Before Blackwell it orders communication and GEMMs by one queue, and refuses to start otherwise.
         os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "1")
+    # It makes the helpers of its data sets by the python3 that is found first.
+    os.environ["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])
     said_once_laid_out()
     sys.argv = [script, *flags]
     runpy.run_path(script, run_name="__main__")
