@@ -477,6 +477,7 @@ _FACTOR = re.compile(rf"(?<![\w.])(?:([2-9])(?:\.0)?{_OF_ALL}|(72|96){_BY}B{_BY}
                      r"\b(?:factor|with|or|and|by) (72|96)\b")  # fmt: skip
 _WITH_ATTENTION = re.compile(rf"(?<![\w.])6{_OF_ALL}\s*(?:\+|plus)\s*12(?![\d.])", re.IGNORECASE)
 _AMOUNT = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?) ?([MBT]|billion|million|trillion)(?!\w)")
+_RATE_OF_TOKENS = re.compile(r"\btok(?:en)?s? ?(?:/|per\b|a (?:second|gpu))")
 _AMOUNTS = {"M": 1e6, "B": 1e9, "T": 1e12}
 _FEW = 6
 
@@ -563,7 +564,8 @@ class Prose:
         lines = [line for line in self.lines if len(line) <= 2000 and not line.lstrip().startswith("|")
                  and not exceptions.excepts(line)]
         flops = {float(match[1] or match[2] or match[3]) for line in lines for match in _FACTOR.finditer(line)}
-        tokens = {float(match[1]) * _AMOUNTS[match[2][0].upper()] for line in lines if "token" in in_english(line).casefold()
+        tokens = {float(match[1]) * _AMOUNTS[match[2][0].upper()] for line in lines
+                  if "token" in _RATE_OF_TOKENS.sub("", in_english(line).casefold())
                   for match in _AMOUNT.finditer(line)}  # fmt: skip
         return _apart(flops), _apart(tokens)
 

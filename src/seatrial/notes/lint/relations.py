@@ -408,7 +408,7 @@ def _find_named(sheet: Sheet) -> dict[tuple[str, object, object], Rule]:
             same = (frozenset(way.terms), frozenset((name, -power) for name, power in way.terms))
             known[:] = [other for other in known if not any(frozenset(other.terms) <= one for one in same)
                         and not (other.terms[0] == way.terms[0] and (len(other.terms) > len(way.terms) + 1
-                                 or _kept(sheet.tables[key], other) < way.kept))]  # fmt: skip
+                                 or _kept(sheet.tables[key], other) < way.kept + (len(way.constants) == 1)))]  # fmt: skip
             known.append(relation)
             for row, group in way.groups.items():
                 row.groups[relation.name] = group

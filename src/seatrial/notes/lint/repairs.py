@@ -8,6 +8,7 @@ above, the text.
 """
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import re
@@ -240,7 +241,8 @@ def _judge(row: Row) -> tuple[list[tuple[Relation, Rule, float]], list[tuple[Rel
         off, may = measured
         if abs(off) <= may:
             kept.append((relation, rule))
-        elif excepted(row, off):  # then it is what the text says, and no more than that
+        elif excepted(row, off, functools.partial(_keeps, relation=relation, rule=rule)):
+            # Then it is what the text says, and no more than that.
             kept.append((relation, replace(rule, constant=rule.constant + off)))
         elif abs(off) > may + (CLOSELY if relation.exact and rule.support >= 4 else 0.004) and not _of_nodes(row, relation):
             (unsaid if _unstated(row, relation, off) else broken).append((relation, rule, off))
@@ -248,6 +250,11 @@ def _judge(row: Row) -> tuple[list[tuple[Relation, Rule, float]], list[tuple[Rel
     if broken or any(("gbs", -1) in relation.terms for relation, _ in kept):
         broken += unsaid
     return broken, kept
+
+
+def _keeps(row: Row, relation: Relation, rule: Rule) -> bool:
+    measured = off_by(row, relation, rule) if rule_of(row, relation) == rule else None
+    return measured is not None and abs(measured[0]) <= measured[1]
 
 
 def _unstated(row: Row, relation: Relation, off: float) -> bool:
@@ -381,7 +388,9 @@ def _in_each_others_place(
 ) -> Iterator[Repair]:
     """Two figures of the row after whose exchange all agrees: a time and a rate, or a measure before a change and after it."""
     headings = [*row.record.printed]
-    names = {name: headings.index(heading) for name in (*MEASURES, *(EXTRA + heading for heading in older(tuple(headings))))
+    worked = [name for relation, _, _ in broken for name in relation.measures if name[:1] == EXTRA]
+    names = {name: headings.index(heading)
+             for name in dict.fromkeys((*MEASURES, *(EXTRA + heading for heading in older(tuple(headings))), *worked))
              if (heading := row.column(name)) in row.record.printed}  # fmt: skip
     for one, other in itertools.combinations(names, 2):
         mine, its = row.printed(one), row.printed(other)

@@ -1,0 +1,111 @@
+"""Tables of budgets, plans, grants and comparisons: what follows from what in them, and what their totals are."""
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from seatrial.notes.lint import Finding, look_at
+
+
+@pytest.fixture
+def lint(tmp_path: Path):
+    def look(text: str) -> list[Finding]:
+        path = tmp_path / "notes.md"
+        path.write_text(text, encoding="utf-8")
+        return [finding for finding in look_at([str(path)])[0] if finding.level != "info"]
+
+    return look
+
+
+def table(text: str) -> str:
+    """Headings, and a row on each line; two spaces part cells."""
+    head, *rows = [[cell.strip() for cell in line.strip().split("  ") if cell] for line in text.strip().splitlines()]
+    return "".join("| " + " | ".join(cells) + " |\n" for cells in [head, ["---"] * len(head), *rows])
+
+
+GRANT = "H100 at 2.10 EUR an hour (8 in a node, but 2 or 4 can be had), A100 80G at 1.20 EUR.\n\n" + table("""
+    job  GPU  #  tokens/s  wall h  tokens  GPU-h  EUR
+    60M a  A100  2  800k  6.2  17.9B  12.4  14.88
+    60M b  A100  2  811k  7.1  20.7B  14.2  17.04
+    160M a  A100  4  652k  21.4  50.2B  85.6  102.72
+    160M b  A100  4  640k  30.3  69.8B  121.2  145.44
+    400M a  H100  8  1312k  30.6  144.5B  244.8  514.08
+    400M b  H100  8  1297k  47.2  220.4B  377.6  792.96
+    1B a  H100  8  510k  96.0  176.3B  768.0  1612.80
+    1B b  H100  16  995k  118.5  424.5B  1896.0  3981.60
+""")
+ENGINES = "8x H100, sequence 4096.\n\n" + table("""
+    Model  GPUs  GBS  Ours (s/step)  Theirs (s/step)  Ours tokens/s  Theirs tokens/s  ratio
+    7B  8  128  5.879  6.682  89180  78463  1.14x
+    7B  32  512  5.864  6.867  357631  305396  1.17x
+    7B  64  512  2.998  3.686  699517  568952  1.23x
+    22B  32  256  9.369  10.366  111920  101155  1.11x
+    22B  64  512  9.376  10.772  223672  194686  1.15x
+    22B  128  512  4.919  5.995  426332  349817  1.22x
+""")
+TO_TRAIN = "minutes = samples / samples per second / 60. TP 4, PP 8, GBS 2048, sequence 2048.\n\n" + table("""
+    GPUs  DP  Step (s)  Samples/s  Minutes  Speed-up
+    512  16  12.448  164.5  133.3  1.00
+    1024  32  6.323  323.9  67.7  1.97
+    2048  64  3.472  589.8  37.2  3.59
+    4096  128  2.004  1021.7  21.5  6.21
+""")
+PLAN = "H100 at $2.50 per GPU-hour, 2 T tokens, sequence 4096.\n\n" + table("""
+    Model  GPUs  GBS  step (s)  tokens/s  days  GPU-hours  cost
+    8B  64  512  3.87  541,665  42.7  65,641  $164,103
+    8B  128  512  1.97  1,062,852  21.8  66,906  $167,265
+    8B  256  1024  2.06  2,032,728  11.4  69,966  $174,915
+    32B  256  1024  7.73  542,449  42.7  262,186  $655,465
+    32B  512  1024  4.00  1,048,968  22.1  271,166  $677,915
+    70B  512  1024  8.43  497,450  46.5  571,805  $1,429,513
+""")
+RUSSIAN = "Модель 6,7B, последовательность 2048, глобальный батч 512.\n\n" + table("""
+    GPU  Время шага, с  Токенов/с  Эффективность, %
+    16  68.96  15206  100.0
+    32  35.47  29562  97.2
+    64  18.66  56187  92.4
+    256  5.45  192413  79.1
+""")
+DAYS = "TFLOPs = 6 x parameters x tokens/s (8.03 B, 70.55 B; 7.24 B for Mistral). Days are for 1 T tokens.\n\n" + table("""
+    Model  GPUs  Tokens/s/GPU  Days
+    8B  64  8374  21.6
+    8B  128  8210  11.0
+    7B  64  10131  17.9
+    7B  128  9898  9.1
+    70B  128  1048  86.3
+    70B  256  963  46.9
+""")
+
+
+@pytest.mark.parametrize("note", [GRANT, ENGINES, TO_TRAIN, PLAN, RUSSIAN, DAYS])
+def test_nothing_is_said_of_what_is_right(lint, note: str):
+    assert not lint(note)
+
+
+@pytest.mark.parametrize(("note", "was", "typed", "proposed"), [
+    (GRANT, "| 50.2B", "| 502B", "50.2"),
+    (GRANT, "| 1312k", "| 164k", "1312"),
+    (GRANT, "| 16 |", "| 8 |", "16"),
+    (ENGINES, "1.17x", "0.85x", "1.17"),
+    (ENGINES, "111920", "1119203", "111920"),
+    (ENGINES, "9.376 | 10.772", "10.772 | 9.376", "9.376"),
+    (ENGINES, "3.686", "6.867", "3.686"),
+    (TO_TRAIN, "| 21.5", "| 215", "21.5"),
+    (PLAN, "| 21.8", "| 42.7", "21.8"),
+    (RUSSIAN, "97.2", "72.9", "97.2"),
+    (DAYS, "86.3", "8.63", "86.3"),
+])  # fmt: skip
+def test_a_slip_is_named_with_what_stood_there(lint, note: str, was: str, typed: str, proposed: str):
+    assert note.count(was) == 1
+    found = lint(note.replace(was, typed))
+    line = note[: note.index(was)].count("\n") + 1
+    assert found and {finding.line for finding in found} == {line}
+    assert any(str(finding.proposed).rstrip("kBx").startswith(proposed) for finding in found), found
+
+
+def test_what_the_text_excepts_holds_for_all_rows_of_the_name(lint):
+    note = DAYS.replace("1 T tokens.", "1 T tokens, except the 7B (100 B).")
+    shorter = note.replace("| 17.9 |", "| 1.79 |").replace("| 9.1 |", "| 0.91 |")
+    assert not lint(shorter)
+    assert {finding.line for finding in lint(note.replace("| 17.9 |", "| 1.79 |"))} == {7}
