@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from seatrial.notes.lint import Finding, look_at
+from seatrial.notes.read import import_file
 
 
 @pytest.fixture
@@ -76,9 +77,35 @@ DAYS = "TFLOPs = 6 x parameters x tokens/s (8.03 B, 70.55 B; 7.24 B for Mistral)
     70B  128  1048  86.3
     70B  256  963  46.9
 """)
+TOTAL = GRANT + "| **total** |  |  |  |  |  | 3519.8 | 7181.52 |\n"
+SUMMED = GRANT + "\nAltogether 3,520 GPU-h (sum of the column) for all models.\n"
+PASTED = "TPU, 4096 tokens, MFU of 197.\n\n" + table("""
+    chips  batch  s/step  tok/s  tok/s/chip  MFU %
+    16  256  7.820  134.1k  8381  43.7
+    16  512  14.924  140.5k  8782  45.8
+    64  1024  8.120  516.5k  8070  42.1
+    64  2048  15.396  544.9k  8514  44.4
+    32  512  7.698  272.4k  8513  44.4
+    32  1024  15.200  275.9k  8622  45.0
+""")
+MEMORY = "# FSDP2 on 8xH100 SXM\n\nSequence 8192.\n\n" + table("""
+    GPUs  MBS  ms/step  tok/s/GPU  GiB
+    8  2  2441  6712  66.5
+    16  2  2516  6512  51.7
+    32  2  2562  6395  44.6
+    8  1  1304  6282  53.9
+""")
+SMALL = "Sequence 512, tok/s of all cards.\n\n" + table("""
+    cards  bs  GA  s/it  tok/s
+    1  1  4  0.86  2381
+    1  4  4  3.00  2731
+    1  8  2  2.98  2749
+    2  4  4  3.10  5285
+    2  8  4  6.31  5193
+""")
 
 
-@pytest.mark.parametrize("note", [GRANT, ENGINES, TO_TRAIN, PLAN, RUSSIAN, DAYS])
+@pytest.mark.parametrize("note", [GRANT, ENGINES, TO_TRAIN, PLAN, RUSSIAN, DAYS, TOTAL, SUMMED, PASTED, MEMORY, SMALL])
 def test_nothing_is_said_of_what_is_right(lint, note: str):
     assert not lint(note)
 
@@ -95,6 +122,10 @@ def test_nothing_is_said_of_what_is_right(lint, note: str):
     (PLAN, "| 21.8", "| 42.7", "21.8"),
     (RUSSIAN, "97.2", "72.9", "97.2"),
     (DAYS, "86.3", "8.63", "86.3"),
+    (TOTAL, "7181.52", "8181.52", "7181.52"),
+    (SUMMED, "3,520", "4,851", "3,520"),
+    (PASTED, "516.5k | 8070", "140.5k | 8782", "516.5"),
+    (MEMORY, "51.7", "517", "51.7"),
 ])  # fmt: skip
 def test_a_slip_is_named_with_what_stood_there(lint, note: str, was: str, typed: str, proposed: str):
     assert note.count(was) == 1
@@ -109,3 +140,14 @@ def test_what_the_text_excepts_holds_for_all_rows_of_the_name(lint):
     shorter = note.replace("| 17.9 |", "| 1.79 |").replace("| 9.1 |", "| 0.91 |")
     assert not lint(shorter)
     assert {finding.line for finding in lint(note.replace("| 17.9 |", "| 1.79 |"))} == {7}
+
+
+def test_a_batch_beside_its_accumulation_is_that_of_a_device(tmp_path: Path):
+    path = tmp_path / "notes.md"
+    path.write_text(SMALL, encoding="utf-8")
+    records = import_file(str(path)).records
+    assert [(record.mbs, record.gbs) for record in records] == [(1, None), (4, None), (8, None), (4, None), (8, None)]
+
+
+def test_a_total_that_may_be_of_more_than_the_rows_is_not_told(lint):
+    assert not lint(GRANT + "\nAltogether 4,851 GPU-h with the evaluations.\n")

@@ -46,7 +46,7 @@ from seatrial.notes.lint.relations import (
     term,
     wobble,
 )
-from seatrial.notes.lint.sheet import EXTRA, Finding, Level, Row, Sheet, kind_beside, mode, round_number
+from seatrial.notes.lint.sheet import EXTRA, Finding, Level, Row, Sheet, extras, kind_beside, mode, round_number
 from seatrial.notes.lint.throughput import SLIP, STATED_ABOVE, USUAL, formula_of_another
 from seatrial.tables.headings import older
 
@@ -861,11 +861,40 @@ def _report(row: Row, broken: list[tuple[Relation, Rule, float]], repairs: list[
     shown = [name for name in (*(name for name, _ in relation.terms), *(r.name for r in repairs)) if row.shows(name)]
     open_end = f"one cell is wrong, {options} would each do" if options else "no change of one cell makes all of them agree"
     if not repairs:
+        if level == "error" and (pasted := _pasted(row, broken)) is not None:
+            return [pasted]
         row.settled = False
         found = all(_is_found(relation) for relation, _, _ in broken)
         if not shown or found or _others_will_say(broken):
             return []
     return [row.find(_code(shown[0], broken), level, f"{facts}: {open_end}", name=shown[0])]
+
+
+def _pasted(row: Row, broken: list[tuple[Relation, Rule, float]]) -> Finding | None:
+    """Several figures that are another row's, where each relation that the row breaks has one of them, and what else was
+    measured is the row's own."""
+    own = [name for name in (*MEASURES, *(EXTRA + heading for heading in extras(row))) if row.printed(name) is not None]
+    for mate in sorted((mate for mate in row.around if mate is not row), key=lambda mate: abs(mate.place - row.place)):
+        same = [name for name in own if mate.cell(name) == row.cell(name) and _is_fine(row.cell(name))]
+        if len(same) < 2 or not all(any(is_part(name, relation) for name in same) for relation, _, _ in broken):
+            continue
+        others = [name for name in own if name in MEASURES and name not in same and row.cell(name) != mate.cell(name)]
+        told = [(name, off) for relation, _, off in broken for name, power in relation.terms
+                if power == 1 and [n for n in same if is_part(n, relation)] == [name]]  # fmt: skip
+        if not others or not told:
+            continue
+        name, off = told[0]
+        figure, cells = row.printed(name), " and ".join(f"{row.column(n)} {row.cell(n)}" for n in same)
+        assert figure is not None
+        value = figure.value * math.exp(-off)
+        row.propose(name, value, "pasted-pair")
+        message = f"{cells} are those of {mate.where}: by what else is in the row {row.column(name)} is {figure.like(value)}"
+        return row.find("pasted-pair", "error", message, name=name, proposed=figure.like(value))
+    return None
+
+
+def _is_fine(cell: str) -> bool:
+    return len(re.sub(r"\D", "", cell).lstrip("0")) >= FINE
 
 
 def _copied(row: Row, repair: Repair) -> str:

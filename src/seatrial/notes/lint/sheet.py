@@ -26,11 +26,11 @@ from seatrial.notes.lint.digits import Printed
 from seatrial.notes.lint.labels import is_mixture, label_parameters
 from seatrial.notes.lint.once import once
 from seatrial.notes.lint.prose import Prose
-from seatrial.notes.read.rows import accumulates, holds_memory, laid_out
+from seatrial.notes.read.rows import holds_memory, laid_out
 from seatrial.notes.read.sound import MOST_MEASURED
 from seatrial.record import Record
 from seatrial.spec import Device
-from seatrial.tables.headings import NUMBER, clean, decimal, normal, older, read_heading, settle
+from seatrial.tables.headings import NUMBER, accumulates, clean, decimal, normal, older, read_heading, settle
 
 if TYPE_CHECKING:
     from seatrial.notes.lint import relations
