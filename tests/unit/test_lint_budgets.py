@@ -151,3 +151,51 @@ def test_a_batch_beside_its_accumulation_is_that_of_a_device(tmp_path: Path):
 
 def test_a_total_that_may_be_of_more_than_the_rows_is_not_told(lint):
     assert not lint(GRANT + "\nAltogether 4,851 GPU-h with the evaluations.\n")
+
+
+CARD = "28 layers, d 2048, 16 heads with 8 kv heads, SwiGLU 6144, vocab 49152, tied. That makes 1.51B parameters.\n"
+EXPERTS = "16 layers, 2048, 16 heads, 64 experts x 1024, top-8, vocab 50304. 1.28B active / 6.9B total. Sequence 4096.\n"
+PADDED = "# LoRA, sequences padded to 512\n\n" + table("""
+    Model  Global batch  ms/step  Samples/s  Tokens/s
+    7B  128  1697  75.4  38,619
+    8B  128  1884  67.9  34,786
+    13B  128  3215  39.8  20,384
+""")
+SEEDS = "8x H100, 512 sequences of 1024.\n\n" + table("""
+    run  change  steps  step (ms)  tok/s
+    1  baseline  9536  171.5  3.057M
+    2  window  4450  146.4  3.581M
+    3  new nightly  4450  145.0  3.616M
+    4  same, 2nd seed  4450  145.0  3.616M
+""")
+SHARES = "H100 (989), sequence 4096, MFU by 6 N.\n\n" + table("""
+    Model  GPUs  GBS  step (s)  tokens/s  MFU
+    8B  64  512  3.87  541,665  41.2%
+    8B  256  1024  2.06  2,032,728  38.7%
+    32B  256  1024  7.73  542,449  42.1%
+    32B  512  1024  4.00  1,048,968  40.7%
+    70B  512  1024  8.43  497,450  41.6%
+    70B  1024  1024  4.43  946,496  39.6%
+""")
+
+
+@pytest.mark.parametrize(("note", "was", "typed", "line", "proposed"), [
+    (CARD, "1.51B", "2.15B", 1, "1.51B"),
+    (CARD.replace("d 2048", "d=2048").replace("SwiGLU 6144", "FFN 6144"), "1.51B", "2.15B", 1, "1.51B"),
+    (EXPERTS, "6.9B", "9.6B", 1, "6.9B total"),
+    (EXPERTS.replace("experts x 1024", "experts of 1024"), "6.9B", "9.6B", 1, "6.9B total"),
+    (PADDED, "padded to 512", "padded to 1024", 1, "512"),
+    (PADDED.replace("padded to", "truncated at"), "at 512", "at 1024", 1, "512"),
+    (SEEDS, "3.581M", "35.81M", 6, "3.581M"),
+    (SHARES, "39.6%", "93.6%", 10, "39.6%"),
+])  # fmt: skip
+def test_what_a_card_or_a_heading_says_is_held_against_the_figures(lint, note: str, was: str, typed: str, line: int,
+                                                                   proposed: str):  # fmt: skip
+    assert not lint(note)
+    found = lint(note.replace(was, typed))
+    assert [(finding.line, finding.proposed) for finding in found] == [(line, proposed)]
+
+
+def test_a_rate_that_is_mended_is_mended_for_the_shares_of_others(lint):
+    found = lint(SHARES.replace("39.6%", "93.6%").replace("1,048,968", "104,897"))
+    assert {finding.line for finding in found} == {8, 10}

@@ -36,6 +36,7 @@ PATTERNS: dict[str, tuple[str, ...]] = {
         rf"\b(?:n_?)?hidden(?:[ _-](?:size|dim(?:ension)?|width))?{_IS}{_N}",
         rf"\b(?:d_?model|dim|emb(?:ed(?:ding)?)?(?:[ _-]dim(?:ension)?)?){_IS}{_N}",
         rf"{_N}[ -]hidden\b",
+        r"(?<![\w.])d[ =]{0,3}(\d{3,5})()(?![\d.,]\d|\w)",
         rf"\bh\s?=\s?{_N}",
     ),
     "kv_heads": (
@@ -49,12 +50,12 @@ PATTERNS: dict[str, tuple[str, ...]] = {
         rf"{_N}[ -](?:attention |query )?heads?\b",
         rf"\ba\s?=\s?{_N}",
     ),
-    "ffn": (rf"\b(?:ffn|feed[ -]forward|intermediate|mlp)(?:[ _-](?:hidden|size|dim(?:ension)?|width))*{_IS}{_N}",),
+    "ffn": (rf"\b(?:ffn|feed[ -]forward|intermediate|mlp|\w+glu)(?:[ _-](?:hidden|size|dim(?:ension)?|width))*{_IS}{_N}",),
     "seq": (
         rf"\b(?:seq(?:uence)?(?:[ _-]?len(?:gth)?)?|context(?:[ _-]len(?:gth)?)?|max_target_length|block[ _]size){_IS}{_N}",
         rf"{_N}[ -](?:tokens? )?(?:context|sequence length)\b",
         rf"{_N}[ -]tokens? ?(?:per|a|/|each) ?(?:sequence|sample)\b",
-        rf"\b(?:sequences|samples) of {_N}(?: tokens)?\b",
+        rf"\b(?:sequences|samples|examples) (?:of|(?:padded|packed|truncated|cut|cropped) (?:to|at)) {_N}(?: tokens)?\b",
         rf"\bs\s?=\s?{_N}",
     ),
     "vocab": (rf"\bvocab(?:ulary)?(?:[ _-](?:size|length))?{_IS}{_N}", rf"\bV\s?=\s?{_N}"),
@@ -113,9 +114,9 @@ def _compiled(wanted: dict[str, tuple[str, ...]]) -> dict[str, list[re.Pattern[s
 
 _COMPILED, _LOOSE = _compiled(PATTERNS), _compiled(LOOSE)
 _CUES: dict[str, tuple[str, ...]] = {
-    "layers": ("layer", "="), "hidden": ("hidden", "model", "dim", "emb", "="), "kv_heads": ("head", "group", "gqa", "kv"),
-    "heads": ("head", "="),
-    "ffn": ("ffn", "feed", "intermediate", "mlp"),
+    "layers": ("layer", "="), "hidden": ("hidden", "model", "dim", "emb", "=", "layer"),
+    "kv_heads": ("head", "group", "gqa", "kv"), "heads": ("head", "="),
+    "ffn": ("ffn", "feed", "intermediate", "mlp", "glu"),
     "seq": ("seq", "context", "=", "token", "target", "block"), "vocab": ("vocab", "="),
     "gbs": ("batch", "gbs", "sequences", "samples"), "mbs": ("batch", "mbs"), "tp": ("tp", "tensor"), "pp": ("pp", "pipeline"),
 }  # fmt: skip
