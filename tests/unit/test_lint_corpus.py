@@ -7,7 +7,7 @@ import notes_corpus
 
 
 @pytest.fixture(scope="module", params=["open", "blind", "fresh", "unseen", "later", "again", "scattered", "harbour",
-                                        "lighthouse", "breakwater", "moorings", "slipway", "drydock"])
+                                        "lighthouse", "breakwater", "moorings", "slipway", "drydock", "anchorage", "quay"])
 def score(request: pytest.FixtureRequest) -> notes_corpus.Score:
     return notes_corpus.score(request.param)
 

@@ -226,6 +226,20 @@ def _parts(text: str) -> tuple[str, ...]:
     return fields if len(fields) == len(found) == len(set(fields)) and len(fields) > 1 else ()
 
 
+_SUMS = frozenset("ga gas acc accu accum accums accumulation accumulate accumulated accumulations akkumulation "
+                  "gradientenakkumulation acumulacion accumulo microbatches".split())
+_BESIDE_SUMS = frozenset("grad grads gradient gradients gradiente de di del step steps of num n number factor micro batch "
+                         "batches x per it iter iteration update optimizer".split())  # fmt: skip
+
+
+@lru_cache(maxsize=4096)
+def accumulates(heading: str) -> bool:
+    """Whether a column counts the micro-batches that one step sums: `grad. acc.`, `accum steps`, `micro-batches`."""
+    words = {*normal(in_english(heading)).split()}
+    named = words & _SUMS or {"micro", "batches"} <= words
+    return bool(named) and words <= _SUMS | _BESIDE_SUMS
+
+
 _WEAK = {"card", "model", "model name", "batch size", "batch", "bs", "time", "device", "accelerator", "sequence"}
 """Names that give way where the same table has a clearer one."""
 
@@ -255,6 +269,9 @@ _IN_COMPANY: dict[str, tuple[str, Kind, frozenset[str]]] = {
 """What a word means beside columns of these fields, where no other column says it."""
 
 
+_OF_A_DEVICE = {"bs", "bsz", "batch size"}
+
+
 def settle(columns: list[Column]) -> list[Column]:
     """A table's columns, where a vague heading (Model, Batch size, Time) loses its field to a clear one (Size, GBS, Sec/it)."""
     return [*_settled(tuple(columns))]
@@ -267,6 +284,11 @@ def _settled(given: tuple[Column, ...]) -> list[Column]:
     columns = [Column(heading=one.heading, field=letters[one.heading], kind="count") if one.heading in letters else one
                for one in columns]  # fmt: skip
     named = {column.field for column in columns}
+    if "mbs" not in named and any(accumulates(column.heading) for column in columns):
+        # `bs | GA`: the batch that is accumulated is a device's.
+        columns = [Column(heading=one.heading, field="mbs", kind="count")
+                   if one.field == "gbs" and normal(one.heading) in _OF_A_DEVICE else one for one in columns]  # fmt: skip
+        named = {column.field for column in columns}
     for at, column in enumerate(columns):
         field, kind, beside = _IN_COMPANY.get(normal(column.heading), ("", "word", frozenset()))
         if not column.field and field not in named and beside & named and not (field == "zero_stage" and "pp" in named):

@@ -54,7 +54,7 @@ MiB: Mio
 per node: je knoten, pro knoten, par noeud, por nodo
 peak: spitze, pic, pico, пик, piek
 each: jeweils, chacun, chacune, cada
-efficiency: effizienz, efficacite, eficiencia
+efficiency: effizienz, efficacite, eficiencia, efficienza, wydajnosc, efektywnosc, эффективность, efficientie, verimlilik
 days: jours, dias, tage, giorni
 percent: prozent, pourcentage, porcentaje, percentuale, procent
 hours: heures, horas, stunden

@@ -288,7 +288,8 @@ _TOTAL = re.compile(r"\b(?:total|params?|parameters)\W{1,3}(\d+(?:\.\d+)?) ?B\b|
 _LAYERS = re.compile(r"\b\d{1,3} layers, (?:hidden )?(\d{3,5})\b")
 _ACTIVE = re.compile(r"(?:\b(\d+(?:\.\d+)?) ?B (?:active|activated)|\b(?:active|activated)\W{1,3}(\d+(?:\.\d+)?) ?B\b)", re.I)
 _EXPERTS, _TOP = re.compile(r"\b(\d{1,4}) (?:routed )?experts\b", re.I), re.compile(r"\btop[- ]?(\d{1,2})\b", re.I)
-_WIDTH = re.compile(r"\b(?:moe[ _-]?ffn|expert ffn|ffn|mlp|intermediate)\W{1,3}(\d{3,6})\b", re.I)
+_WIDTH = re.compile(r"\b(?:moe[ _-]?ffn|expert ffn|ffn|mlp|intermediate)\W{1,3}(\d{3,6})\b|"
+                    r"\bexperts (?:x|×|of|of width|with) (\d{3,6})\b", re.I)  # fmt: skip
 
 
 def _sentence(file: str, number: int, line: str, shape: tuple[int, int, int] | None) -> Iterator[Finding]:
@@ -332,7 +333,7 @@ def _experts(line: str, shape: tuple[int, int, int] | None) -> tuple[tuple[float
     if experts is None or top is None or width is None or shape is None or re.search(r"shared|dense", line, re.I):
         return None
     layers, h, vocab = shape
-    each, words = 3 * h * int(width[1]), vocab * h
+    each, words = 3 * h * int(width[1] or width[2]), vocab * h
 
     def span(many: int) -> tuple[float, float]:
         least = layers * (many * each + (2 + 2 / _GROUPED) * h * h) + words

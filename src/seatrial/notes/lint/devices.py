@@ -22,7 +22,8 @@ DATA_SHEETS: dict[str, tuple[float, float | None, float | None]] = {
     "tpuv4": (32, 275, None), "tpuv5e": (16, 197, 394), "tpuv5p": (95, 459, 918), "tpuv6e": (32, 918, 1836),
 }  # fmt: skip
 _SHEETS = DATA_SHEETS.keys() | {f"{name}s" for name in DATA_SHEETS}
-_WORD = re.compile(r"\w+")
+_WORD = re.compile(r"(?:(?<!\w)\d{1,5}[x×])?(\w+)")
+"""A word, without how many there are of it: `8xH100`."""
 _TPU = re.compile(r"(?<![\w.])(v[56][ep])(?![\w.])|^(v[2-6][ep]?)(?=-\d+$|$)")
 """A chip of Google's where nobody says whose it is."""
 _APART = re.compile(r"\b(gaudi|rtx|tpu)[ -]?(?=v?\d)")

@@ -162,7 +162,11 @@ def _found(name: str, others: list[str], logs: dict[str, tuple[np.ndarray, np.nd
         if found and (not best or max(found)[0] > max(best)[0]):
             best = found
     top = max(best)[0] if best else 0
-    return [terms for kept, _, _, terms in sorted(best, reverse=True)[:MOST_FOUND] if kept >= top - 2]
+    made: dict[frozenset[str], Terms] = {}
+    for kept, _, _, terms in sorted(best, reverse=True):
+        if kept >= top - 2:  # of the same columns with other powers those that fewer rows keep to are an accident
+            made.setdefault(frozenset(n for n, _ in terms), terms)
+    return list(made.values())[:MOST_FOUND]
 
 
 def _combos(others: list[str], many: int) -> Iterator[Terms]:

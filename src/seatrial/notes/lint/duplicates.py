@@ -423,7 +423,7 @@ def _repeats(rows: list[Row]) -> list[Finding]:
         there, here = first.record.date or "nothing", record.date or "nothing"
         dates = "" if record.date == first.record.date else f", dated {there} there and {here} here"
         below = (row.record.source_line or 0) - (first.record.source_line or 0) == 1
-        pasted: Level = "warning" if below and not _goes_on(row, first) else "info"
+        pasted: Level = "warning" if below and not _goes_on(row, first) and not _ran_again(row, first) else "info"
         found.append(row.find("repeat", pasted, f"the same row as {first.seen_from(row)}{dates}: count it once"))
     return found
 
@@ -433,6 +433,14 @@ def _goes_on(row: Row, first: Row) -> bool:
     return any(read_heading(heading).field not in ("date", "notes") and heading.strip("# ") and NUMBER.search(cell)
                and cell.strip() != row.record.printed.get(heading, "").strip()
                for heading, cell in first.record.printed.items())
+
+
+_AGAIN = re.compile(r"\bseed|\bre-?run|\bagain\b|\brepeat|\b(?:2nd|3rd|second|third)\b|\bcontrol\b", re.IGNORECASE)
+
+
+def _ran_again(row: Row, first: Row) -> bool:
+    """Whether a row says in its own words that it is another run of the same."""
+    return any(cell != first.record.printed.get(heading) and _AGAIN.search(cell) for heading, cell in row.worded.items())
 
 
 def _same_memory(a: Row, b: Row) -> bool:

@@ -3,13 +3,14 @@
     excepted(row, off)         whether a sentence gives the row another number than the others, by so much as a logarithm
 
 Of which quantity it speaks need not be known: a row that the sentence names, and that is off by the ratio of its two numbers,
-is what the sentence says it is.
+is what the sentence says it is. Then all rows of that name are: one that is like the others shows that the sentence speaks of
+something else.
 """
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from seatrial.tables.headings import clean
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 _BUT = re.compile(r"\b(?:except(?:ing)?|but|apart from|other than|excluding|save for|unless|otherwise|instead of|only)\b|"
                   r"\bsauf\b|\bau(?:ss|ß)er\b|\bexcepto\b|\bsalvo\b|\btranne\b|除|以外", re.IGNORECASE)  # fmt: skip
 _NUMBER = re.compile(r"(?<![\w.,-])(\d{1,3}(?:,\d{3})+|\d+(?:\.\d+)?) ?([kKMBT])?(?![\d-])")
-_TIMES = {"k": 1024.0, "K": 1024.0}
+_TIMES = {"k": 1024.0, "K": 1024.0, "M": 1e6, "B": 1e9, "T": 1e12}
 NEAR = 0.012
 
 
@@ -42,10 +43,18 @@ def said(lines: Iterable[str]) -> list[tuple[frozenset[float], str]]:
     return found
 
 
-def excepted(row: Row, off: float) -> bool:
+def excepted(row: Row, off: float, keeps: Callable[[Row], bool] = lambda mate: False) -> bool:
+    """`keeps`: whether a row is like the others in what this one is off by."""
     text = row.sheet.text(row).exceptions
     here = [words for logs, words in text if any(abs(abs(off) - log) < NEAR for log in logs)]
-    return any(_stands(name, words) for words in here for name in _names(row))
+    names = {name.casefold() for name in _names(row)} if here else ()
+    others = [mate for mate in row.around if mate is not row] if here else ()
+    return any(_stands(name, words) and not any(_is_called(mate, name) and keeps(mate) for mate in others)
+               for words in here for name in names)  # fmt: skip
+
+
+def _is_called(row: Row, name: str) -> bool:
+    return any(_stands(name, cell.casefold()) for cell in row.worded.values())
 
 
 def _stands(name: str, words: str) -> bool:

@@ -38,7 +38,7 @@ KINDS: tuple[tuple[re.Pattern[str], str, tuple[Terms, ...]], ...] = (
     (re.compile(r"\btokens? per (?:it|iter|iteration|step|batch|update)\b"), "share",
      ((("tokens_per_s", -1), ("sec_per_it", -1)), (("gbs", -1), ("seq", -1)), (("gbs", -1),),
       (("tokens_per_s_per_process", -1), ("sec_per_it", -1), ("world", -1)))),
-    (re.compile(r"\bdays?\b|\bhours?\b|\btime to (?:train|solution)\b|\bweeks?\b|\beta\b"), "share",
+    (re.compile(r"\bdays?\b|\bhours?\b|\bmin(?:ute)?s?\b|\btime to (?:train|solution)\b|\bweeks?\b|\beta\b"), "share",
      (*_against(_ALL), (("iteration", -1), ("sec_per_it", -1)))),
     (re.compile(r"\beff(?:iciency|izienz)?\b|\bscaling\b|\bweak\b|\bstrong\b"), "base", _EACH),
     (re.compile(r"speed ?up|\bvs\b|\brelative\b|\bgain\b|\bacceleration\b|\bbeschleunigung\b|\baceleracion\b|\brel\b"), "base",

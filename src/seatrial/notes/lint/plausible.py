@@ -346,7 +346,8 @@ def _of_size(row: Row, name: str, attention: bool, batches: bool) -> float | Non
     """TFLOPs or the share of the peak over what the parameters of the label and the tokens need."""
     record, value, size = row.record, row.get(name), label_parameters(row.record.size_label)
     world, device = row.world, row.device
-    tokens = record.tokens_per_s_per_process or (record.tokens_per_s and world and record.tokens_per_s / world)
+    total = row.get("tokens_per_s")
+    tokens = row.get("tokens_per_s_per_process") or (total and world and total / world)
     if not tokens and record.sec_per_it and batches:
         tokens = (record.gbs or 1) * (row.seq or 1) / record.sec_per_it / (world or 1)
     if not value or not tokens or not size or not size[0] or row.mixture or name in record.inferred:

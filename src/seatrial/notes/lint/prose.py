@@ -36,6 +36,7 @@ PATTERNS: dict[str, tuple[str, ...]] = {
         rf"\b(?:n_?)?hidden(?:[ _-](?:size|dim(?:ension)?|width))?{_IS}{_N}",
         rf"\b(?:d_?model|dim|emb(?:ed(?:ding)?)?(?:[ _-]dim(?:ension)?)?){_IS}{_N}",
         rf"{_N}[ -]hidden\b",
+        r"(?<![\w.])d[ =]{0,3}(\d{3,5})()(?![\d.,]\d|\w)",
         rf"\bh\s?=\s?{_N}",
     ),
     "kv_heads": (
@@ -49,12 +50,12 @@ PATTERNS: dict[str, tuple[str, ...]] = {
         rf"{_N}[ -](?:attention |query )?heads?\b",
         rf"\ba\s?=\s?{_N}",
     ),
-    "ffn": (rf"\b(?:ffn|feed[ -]forward|intermediate|mlp)(?:[ _-](?:hidden|size|dim(?:ension)?|width))*{_IS}{_N}",),
+    "ffn": (rf"\b(?:ffn|feed[ -]forward|intermediate|mlp|\w+glu)(?:[ _-](?:hidden|size|dim(?:ension)?|width))*{_IS}{_N}",),
     "seq": (
         rf"\b(?:seq(?:uence)?(?:[ _-]?len(?:gth)?)?|context(?:[ _-]len(?:gth)?)?|max_target_length|block[ _]size){_IS}{_N}",
         rf"{_N}[ -](?:tokens? )?(?:context|sequence length)\b",
         rf"{_N}[ -]tokens? ?(?:per|a|/|each) ?(?:sequence|sample)\b",
-        rf"\b(?:sequences|samples) of {_N}(?: tokens)?\b",
+        rf"\b(?:sequences|samples|examples) (?:of|(?:padded|packed|truncated|cut|cropped) (?:to|at)) {_N}(?: tokens)?\b",
         rf"\bs\s?=\s?{_N}",
     ),
     "vocab": (rf"\bvocab(?:ulary)?(?:[ _-](?:size|length))?{_IS}{_N}", rf"\bV\s?=\s?{_N}"),
@@ -113,9 +114,9 @@ def _compiled(wanted: dict[str, tuple[str, ...]]) -> dict[str, list[re.Pattern[s
 
 _COMPILED, _LOOSE = _compiled(PATTERNS), _compiled(LOOSE)
 _CUES: dict[str, tuple[str, ...]] = {
-    "layers": ("layer", "="), "hidden": ("hidden", "model", "dim", "emb", "="), "kv_heads": ("head", "group", "gqa", "kv"),
-    "heads": ("head", "="),
-    "ffn": ("ffn", "feed", "intermediate", "mlp"),
+    "layers": ("layer", "="), "hidden": ("hidden", "model", "dim", "emb", "=", "layer"),
+    "kv_heads": ("head", "group", "gqa", "kv"), "heads": ("head", "="),
+    "ffn": ("ffn", "feed", "intermediate", "mlp", "glu"),
     "seq": ("seq", "context", "=", "token", "target", "block"), "vocab": ("vocab", "="),
     "gbs": ("batch", "gbs", "sequences", "samples"), "mbs": ("batch", "mbs"), "tp": ("tp", "tensor"), "pp": ("pp", "pipeline"),
 }  # fmt: skip
@@ -477,6 +478,7 @@ _FACTOR = re.compile(rf"(?<![\w.])(?:([2-9])(?:\.0)?{_OF_ALL}|(72|96){_BY}B{_BY}
                      r"\b(?:factor|with|or|and|by) (72|96)\b")  # fmt: skip
 _WITH_ATTENTION = re.compile(rf"(?<![\w.])6{_OF_ALL}\s*(?:\+|plus)\s*12(?![\d.])", re.IGNORECASE)
 _AMOUNT = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?) ?([MBT]|billion|million|trillion)(?!\w)")
+_RATE_OF_TOKENS = re.compile(r"\btok(?:en)?s? ?(?:/|per\b|a (?:second|gpu))")
 _AMOUNTS = {"M": 1e6, "B": 1e9, "T": 1e12}
 _FEW = 6
 
@@ -563,7 +565,8 @@ class Prose:
         lines = [line for line in self.lines if len(line) <= 2000 and not line.lstrip().startswith("|")
                  and not exceptions.excepts(line)]
         flops = {float(match[1] or match[2] or match[3]) for line in lines for match in _FACTOR.finditer(line)}
-        tokens = {float(match[1]) * _AMOUNTS[match[2][0].upper()] for line in lines if "token" in in_english(line).casefold()
+        tokens = {float(match[1]) * _AMOUNTS[match[2][0].upper()] for line in lines
+                  if "token" in _RATE_OF_TOKENS.sub("", in_english(line).casefold())
                   for match in _AMOUNT.finditer(line)}  # fmt: skip
         return _apart(flops), _apart(tokens)
 

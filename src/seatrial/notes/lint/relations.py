@@ -310,7 +310,8 @@ def _new_key(row: Row, relation: Relation, any_model: bool) -> tuple[object, ...
         fitted = (row.key, record.size_label) in row.sheet.costs
         key += [known, record.recompute, row.reading and (row.reading.formula, row.reading.per)]
         key += [ANY] if any_model and known else [record.size_label, record.layers, record.hidden, None if fitted else row.seq]
-    unsaid = ("sec_per_it", 1) in relation.terms and (not record.gbs or not row.seq and ("seq", -1) in relation.terms)
+    timed = ("sec_per_it", 1) in relation.terms and ("gbs", -1) in relation.terms
+    unsaid = timed and (not record.gbs or not row.seq and ("seq", -1) in relation.terms)
     unsaid = unsaid or ("ga", -1) in relation.terms and record.dp is None and _replicas(row, {}) is None
     if unsaid or not relation.exact and ("world", 1) in relation.terms and row.world is None:
         key.append(UNSAID)
@@ -408,7 +409,7 @@ def _find_named(sheet: Sheet) -> dict[tuple[str, object, object], Rule]:
             same = (frozenset(way.terms), frozenset((name, -power) for name, power in way.terms))
             known[:] = [other for other in known if not any(frozenset(other.terms) <= one for one in same)
                         and not (other.terms[0] == way.terms[0] and (len(other.terms) > len(way.terms) + 1
-                                 or _kept(sheet.tables[key], other) < way.kept))]  # fmt: skip
+                                 or _kept(sheet.tables[key], other) < way.kept + (len(way.constants) == 1)))]  # fmt: skip
             known.append(relation)
             for row, group in way.groups.items():
                 row.groups[relation.name] = group

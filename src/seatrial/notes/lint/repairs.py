@@ -8,6 +8,7 @@ above, the text.
 """
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import re
@@ -45,7 +46,7 @@ from seatrial.notes.lint.relations import (
     term,
     wobble,
 )
-from seatrial.notes.lint.sheet import EXTRA, Finding, Level, Row, Sheet, kind_beside, mode, round_number
+from seatrial.notes.lint.sheet import EXTRA, Finding, Level, Row, Sheet, extras, kind_beside, mode, round_number
 from seatrial.notes.lint.throughput import SLIP, STATED_ABOVE, USUAL, formula_of_another
 from seatrial.tables.headings import older
 
@@ -240,7 +241,8 @@ def _judge(row: Row) -> tuple[list[tuple[Relation, Rule, float]], list[tuple[Rel
         off, may = measured
         if abs(off) <= may:
             kept.append((relation, rule))
-        elif excepted(row, off):  # then it is what the text says, and no more than that
+        elif excepted(row, off, functools.partial(_keeps, relation=relation, rule=rule)):
+            # Then it is what the text says, and no more than that.
             kept.append((relation, replace(rule, constant=rule.constant + off)))
         elif abs(off) > may + (CLOSELY if relation.exact and rule.support >= 4 else 0.004) and not _of_nodes(row, relation):
             (unsaid if _unstated(row, relation, off) else broken).append((relation, rule, off))
@@ -248,6 +250,11 @@ def _judge(row: Row) -> tuple[list[tuple[Relation, Rule, float]], list[tuple[Rel
     if broken or any(("gbs", -1) in relation.terms for relation, _ in kept):
         broken += unsaid
     return broken, kept
+
+
+def _keeps(row: Row, relation: Relation, rule: Rule) -> bool:
+    measured = off_by(row, relation, rule) if rule_of(row, relation) == rule else None
+    return measured is not None and abs(measured[0]) <= measured[1]
 
 
 def _unstated(row: Row, relation: Relation, off: float) -> bool:
@@ -381,7 +388,9 @@ def _in_each_others_place(
 ) -> Iterator[Repair]:
     """Two figures of the row after whose exchange all agrees: a time and a rate, or a measure before a change and after it."""
     headings = [*row.record.printed]
-    names = {name: headings.index(heading) for name in (*MEASURES, *(EXTRA + heading for heading in older(tuple(headings))))
+    worked = [name for relation, _, _ in broken for name in relation.measures if name[:1] == EXTRA]
+    names = {name: headings.index(heading)
+             for name in dict.fromkeys((*MEASURES, *(EXTRA + heading for heading in older(tuple(headings))), *worked))
              if (heading := row.column(name)) in row.record.printed}  # fmt: skip
     for one, other in itertools.combinations(names, 2):
         mine, its = row.printed(one), row.printed(other)
@@ -852,11 +861,40 @@ def _report(row: Row, broken: list[tuple[Relation, Rule, float]], repairs: list[
     shown = [name for name in (*(name for name, _ in relation.terms), *(r.name for r in repairs)) if row.shows(name)]
     open_end = f"one cell is wrong, {options} would each do" if options else "no change of one cell makes all of them agree"
     if not repairs:
+        if level == "error" and (pasted := _pasted(row, broken)) is not None:
+            return [pasted]
         row.settled = False
         found = all(_is_found(relation) for relation, _, _ in broken)
         if not shown or found or _others_will_say(broken):
             return []
     return [row.find(_code(shown[0], broken), level, f"{facts}: {open_end}", name=shown[0])]
+
+
+def _pasted(row: Row, broken: list[tuple[Relation, Rule, float]]) -> Finding | None:
+    """Several figures that are another row's, where each relation that the row breaks has one of them, and what else was
+    measured is the row's own."""
+    own = [name for name in (*MEASURES, *(EXTRA + heading for heading in extras(row))) if row.printed(name) is not None]
+    for mate in sorted((mate for mate in row.around if mate is not row), key=lambda mate: abs(mate.place - row.place)):
+        same = [name for name in own if mate.cell(name) == row.cell(name) and _is_fine(row.cell(name))]
+        if len(same) < 2 or not all(any(is_part(name, relation) for name in same) for relation, _, _ in broken):
+            continue
+        others = [name for name in own if name in MEASURES and name not in same and row.cell(name) != mate.cell(name)]
+        told = [(name, off) for relation, _, off in broken for name, power in relation.terms
+                if power == 1 and [n for n in same if is_part(n, relation)] == [name]]  # fmt: skip
+        if not others or not told:
+            continue
+        name, off = told[0]
+        figure, cells = row.printed(name), " and ".join(f"{row.column(n)} {row.cell(n)}" for n in same)
+        assert figure is not None
+        value = figure.value * math.exp(-off)
+        row.propose(name, value, "pasted-pair")
+        message = f"{cells} are those of {mate.where}: by what else is in the row {row.column(name)} is {figure.like(value)}"
+        return row.find("pasted-pair", "error", message, name=name, proposed=figure.like(value))
+    return None
+
+
+def _is_fine(cell: str) -> bool:
+    return len(re.sub(r"\D", "", cell).lstrip("0")) >= FINE
 
 
 def _copied(row: Row, repair: Repair) -> str:

@@ -38,9 +38,11 @@ def meant(row: Row) -> str | None:
     moved = [text for slip, text in typed.items() if slip.how == "the point moved"]
     told = [text for text in moved if digits.places(text) in places]
     if len(told) != 1:
+        close = [f"{slip.value:.{max(places, default=0)}f}" for slip, text in typed.items()
+                 if text in moved and _apart(slip.value / scale, kin, row) < NEAR]  # fmt: skip
         near = {_apart(slip.value / scale, kin, row): text for slip, text in typed.items()
                 if digits.places(text) in places and _is_clear(slip, row.cell("mem_value"))}  # fmt: skip
-        told = [near[min(near)]] if near and min(near) < NEAR else moved
+        told = close if len(close) == 1 else [near[min(near)]] if near and min(near) < NEAR else moved
     if not told and alike:
         return figure.like(statistics.median(same) * figure.value / (row.record.mem_gib or 1.0))
     return told[0] + row.cell("mem_value").lstrip("0123456789.,'") if len(told) == 1 else None

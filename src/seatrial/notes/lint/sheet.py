@@ -26,11 +26,11 @@ from seatrial.notes.lint.digits import Printed
 from seatrial.notes.lint.labels import is_mixture, label_parameters
 from seatrial.notes.lint.once import once
 from seatrial.notes.lint.prose import Prose
-from seatrial.notes.read.rows import accumulates, holds_memory, laid_out
+from seatrial.notes.read.rows import holds_memory, laid_out
 from seatrial.notes.read.sound import MOST_MEASURED
 from seatrial.record import Record
 from seatrial.spec import Device
-from seatrial.tables.headings import NUMBER, clean, decimal, in_letters, normal, older, read_heading
+from seatrial.tables.headings import NUMBER, accumulates, clean, decimal, normal, older, read_heading, settle
 
 if TYPE_CHECKING:
     from seatrial.notes.lint import relations
@@ -200,7 +200,7 @@ def extras(row: Row) -> list[str]:
 
 @lru_cache(maxsize=4096)
 def _extras(headings: tuple[str, ...]) -> list[str]:
-    taken, given = in_letters(headings), older(headings)
+    taken, given = _in_company(headings), older(headings)
     return [heading for heading in headings if heading in given or heading not in taken and is_extra(heading)]
 
 
@@ -219,9 +219,16 @@ def field_of(heading: str) -> str:
 @lru_cache(maxsize=4096)
 def _fields_of(headings: tuple[str, ...]) -> dict[str, str]:
     """Field -> the first heading that stands for it."""
-    letters = {name: heading for heading, name in in_letters(headings).items()}
-    given = older(headings)
-    return letters | {name: heading for heading in reversed(headings) if (name := field_of(heading)) and heading not in given}
+    beside, given = _in_company(headings), older(headings)
+    return {name: heading for heading in reversed(headings)
+            if (name := beside.get(heading) or field_of(heading)) and heading not in given}  # fmt: skip
+
+
+@lru_cache(maxsize=4096)
+def _in_company(headings: tuple[str, ...]) -> dict[str, str]:
+    """Heading -> field of those that mean it beside the others alone: `#` behind `GPU`, `global` beside a micro-batch."""
+    alone = [read_heading(heading) for heading in headings]
+    return {one.heading: there.field for one, there in zip(alone, settle(alone)) if there.field and there.field != one.field}
 
 
 @lru_cache(maxsize=4096)
@@ -451,8 +458,11 @@ class Row:
 
     @once
     def planned(self) -> bool:
-        """Whether a word in the row says that it is a plan or an estimate; a measured row weighs more."""
-        cells = (self.record.state, *self.record.extra.values())
+        """Whether a word in the row says that it is a plan or an estimate; a measured row weighs more.
+
+        Where no row of a table has a result under a heading that is known, its figures are all under others."""
+        unlike = self.record.state != "planned" or any(mate.record.state != "planned" for mate in self.around)
+        cells = (self.record.state if unlike else "", *self.record.extra.values())
         return any(_is_plan(cell) for cell in cells if isinstance(cell, str))
 
     @once

@@ -6,7 +6,8 @@
     In total 72,868 GPU hours and $160,310 in 10.4 days.
 
 A total agrees with the rows as they are printed, or as other findings mend them. In a sentence it may be of more than the
-table: it is told only where another total of the same sentence agrees, or where a slip of the hand leads from the sum to it.
+table: it is told only where another total of the same sentence agrees, where it says that it is of the rows, or where a slip
+of the hand leads from the sum to it.
 """
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ import math
 import re
 import statistics
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.sheet import EXTRA, Finding, Row, Sheet
@@ -32,6 +33,10 @@ _A_RATE = re.compile(r"\bper\b|\ba second\b|rate\b|\bbatch|\bseq|tflops|mfu", re
 _IN_ALL = re.compile(r"\b(?:in total|totals?|total(?:ling|led)|altogether|all in all|sums? (?:up )?to|adds? up to|combined|"
                      r"so far|insgesamt|zusammen|gesamt|au total|en total|in totale|итого|всего)\b|合計|总计|合计|總計",
                      re.IGNORECASE)  # fmt: skip
+_OF_THE_ROWS = re.compile(r"\b(?:sums?|totals?) of (?:the|all|these|those)\b|\b(?:all|the) rows\b|\b(?:rows?|table) above\b|"
+                          r"\b(?:of|in) (?:the|this) (?:\w+ )?(?:column|table)\b|\b(?:Summe der|somme des?|suma de|soma da)\b",
+                          re.IGNORECASE)  # fmt: skip
+"""Words by which a sentence says that its total is of the rows, and of nothing else."""
 _UNIT = (r"(?:[kMBT]\s)?(?:(?:GPU|node|TPU|chip|card|device|NPU|HPU)[ -]?)?(?:hours?|h|days?|iterations?|iters|steps|updates|"
          r"tokens|kWh|MWh|EUR|USD|euros?|dollars?)")  # fmt: skip
 _SAID = re.compile(rf"([$€£])\s?({NUMBER.pattern})|(?<![\w.,$€£-])({NUMBER.pattern})\s?({_UNIT})\b"
@@ -44,8 +49,8 @@ OFF, NEAR = 0.02, 0.02
 def check(sheet: Sheet) -> list[Finding]:
     found: list[Finding] = []
     for (_, table), mates in sheet.tables.items():
-        if table is not None and len(mates) > FEWEST:
-            found += _rows(mates[:MOST_ROWS])
+        if table is not None and len(mates) >= FEWEST:
+            found += _rows([*mates[:MOST_ROWS], *_last(mates)])
     for file, text in sheet.prose.items():
         if any(_IN_ALL.search(line) for line in text.lines):
             found += _sentences(sheet, file)
@@ -70,6 +75,17 @@ def _rows(mates: list[Row]) -> Iterator[Finding]:
         if len(members) >= FEWEST:
             yield from _one_row(row, members, _sums if total else _means, added=total)
         members = members if mean else []
+
+
+def _last(mates: list[Row]) -> Iterator[Row]:
+    """A total below the rows that says nothing else, which makes it no run."""
+    last = mates[-1]
+    lines, number = last.sheet.text(last).lines, last.record.source_line or 0
+    line = lines[number].strip() if len(mates) < MOST_ROWS and 0 < number < len(lines) else ""
+    cells = [cell.strip() for cell in line.removeprefix("|").removesuffix("|").split("|")] if line[:1] == "|" else []
+    if len(cells) == len(last.record.printed):
+        yield Row(replace(last.record, printed=dict(zip(last.record.printed, cells)), source_line=number + 1), last.index,
+                  last.sheet, place=last.place + 1)  # fmt: skip
 
 
 def _one_row(row: Row, members: list[Row], ways: Callable[[list[float]], list[float]], *, added: bool) -> Iterator[Finding]:
@@ -160,8 +176,9 @@ def _sentences(sheet: Sheet, file: str) -> Iterator[Finding]:
             continue
         # A sentence may go on in the next line.
         more = lines[number] if number < len(lines) and not lines[number].lstrip().startswith(("|", "#")) else ""
+        of_rows = _OF_THE_ROWS.search(line) is not None
         said = [*_said(line, number, rows), *(_said(more, number + 1, rows) if more and not _IN_ALL.search(more) else ())]
-        yield from _told(said, file)
+        yield from _told(said, file, of_rows)
 
 
 def _said(line: str, number: int, rows: list[Row]) -> Iterator[_Said]:
@@ -199,8 +216,8 @@ def _of_rows(unit: str, rows: list[Row]) -> tuple[float, ...]:
     return sums[0] if len(sums) == 1 else ()
 
 
-def _told(said: list[_Said], file: str) -> Iterator[Finding]:
-    proven = any(one.agrees for one in said)
+def _told(said: list[_Said], file: str, of_rows: bool) -> Iterator[Finding]:
+    proven = of_rows or any(one.agrees for one in said)
     for one in said:
         meant = one.sums[-1]
         if one.agrees or not meant or abs(math.log(one.value / meant)) < 4 * OFF:

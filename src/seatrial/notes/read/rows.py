@@ -22,8 +22,7 @@ from seatrial.notes.read.parsing import POSITIVE, Cell, is_blank, read_cell, tak
 from seatrial.notes.read.statements import read_statements, read_status
 from seatrial.record import Outcome, Record, State, Status
 from seatrial.tables import Problem, Where
-from seatrial.tables.headings import MEASURES, Column, clean, normal, setting
-from seatrial.tables.tongues import in_english
+from seatrial.tables.headings import MEASURES, Column, accumulates, clean, normal, setting
 from seatrial.tables.unknown import unknown_columns
 
 ESTIMATE_MARKS = ("^", "~")
@@ -350,20 +349,6 @@ def _with_context(row: _OpenRow, around: Around) -> tuple[dict[str, Any], tuple[
         values["nodes"] = values["gpus"] // per_node
         inferred.append("nodes")
     return values, tuple(sorted(inferred))
-
-
-_SUMS = frozenset("ga gas acc accu accum accums accumulation accumulate accumulated accumulations akkumulation "
-                  "gradientenakkumulation acumulacion accumulo microbatches".split())
-_BESIDE_SUMS = frozenset("grad grads gradient gradients gradiente de di del step steps of num n number factor micro batch "
-                         "batches x per it iter iteration update optimizer".split())  # fmt: skip
-
-
-@lru_cache(maxsize=4096)
-def accumulates(heading: str) -> bool:
-    """Whether a column counts the micro-batches that one step sums: `grad. acc.`, `accum steps`, `micro-batches`."""
-    words = {*normal(in_english(heading)).split()}
-    named = words & _SUMS or {"micro", "batches"} <= words
-    return bool(named) and words <= _SUMS | _BESIDE_SUMS
 
 
 def _accumulated(row: _OpenRow) -> int | None:

@@ -1,0 +1,201 @@
+"""Tables of budgets, plans, grants and comparisons: what follows from what in them, and what their totals are."""
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from seatrial.notes.lint import Finding, look_at
+from seatrial.notes.read import import_file
+
+
+@pytest.fixture
+def lint(tmp_path: Path):
+    def look(text: str) -> list[Finding]:
+        path = tmp_path / "notes.md"
+        path.write_text(text, encoding="utf-8")
+        return [finding for finding in look_at([str(path)])[0] if finding.level != "info"]
+
+    return look
+
+
+def table(text: str) -> str:
+    """Headings, and a row on each line; two spaces part cells."""
+    head, *rows = [[cell.strip() for cell in line.strip().split("  ") if cell] for line in text.strip().splitlines()]
+    return "".join("| " + " | ".join(cells) + " |\n" for cells in [head, ["---"] * len(head), *rows])
+
+
+GRANT = "H100 at 2.10 EUR an hour (8 in a node, but 2 or 4 can be had), A100 80G at 1.20 EUR.\n\n" + table("""
+    job  GPU  #  tokens/s  wall h  tokens  GPU-h  EUR
+    60M a  A100  2  800k  6.2  17.9B  12.4  14.88
+    60M b  A100  2  811k  7.1  20.7B  14.2  17.04
+    160M a  A100  4  652k  21.4  50.2B  85.6  102.72
+    160M b  A100  4  640k  30.3  69.8B  121.2  145.44
+    400M a  H100  8  1312k  30.6  144.5B  244.8  514.08
+    400M b  H100  8  1297k  47.2  220.4B  377.6  792.96
+    1B a  H100  8  510k  96.0  176.3B  768.0  1612.80
+    1B b  H100  16  995k  118.5  424.5B  1896.0  3981.60
+""")
+ENGINES = "8x H100, sequence 4096.\n\n" + table("""
+    Model  GPUs  GBS  Ours (s/step)  Theirs (s/step)  Ours tokens/s  Theirs tokens/s  ratio
+    7B  8  128  5.879  6.682  89180  78463  1.14x
+    7B  32  512  5.864  6.867  357631  305396  1.17x
+    7B  64  512  2.998  3.686  699517  568952  1.23x
+    22B  32  256  9.369  10.366  111920  101155  1.11x
+    22B  64  512  9.376  10.772  223672  194686  1.15x
+    22B  128  512  4.919  5.995  426332  349817  1.22x
+""")
+TO_TRAIN = "minutes = samples / samples per second / 60. TP 4, PP 8, GBS 2048, sequence 2048.\n\n" + table("""
+    GPUs  DP  Step (s)  Samples/s  Minutes  Speed-up
+    512  16  12.448  164.5  133.3  1.00
+    1024  32  6.323  323.9  67.7  1.97
+    2048  64  3.472  589.8  37.2  3.59
+    4096  128  2.004  1021.7  21.5  6.21
+""")
+PLAN = "H100 at $2.50 per GPU-hour, 2 T tokens, sequence 4096.\n\n" + table("""
+    Model  GPUs  GBS  step (s)  tokens/s  days  GPU-hours  cost
+    8B  64  512  3.87  541,665  42.7  65,641  $164,103
+    8B  128  512  1.97  1,062,852  21.8  66,906  $167,265
+    8B  256  1024  2.06  2,032,728  11.4  69,966  $174,915
+    32B  256  1024  7.73  542,449  42.7  262,186  $655,465
+    32B  512  1024  4.00  1,048,968  22.1  271,166  $677,915
+    70B  512  1024  8.43  497,450  46.5  571,805  $1,429,513
+""")
+RUSSIAN = "Модель 6,7B, последовательность 2048, глобальный батч 512.\n\n" + table("""
+    GPU  Время шага, с  Токенов/с  Эффективность, %
+    16  68.96  15206  100.0
+    32  35.47  29562  97.2
+    64  18.66  56187  92.4
+    256  5.45  192413  79.1
+""")
+DAYS = "TFLOPs = 6 x parameters x tokens/s (8.03 B, 70.55 B; 7.24 B for Mistral). Days are for 1 T tokens.\n\n" + table("""
+    Model  GPUs  Tokens/s/GPU  Days
+    8B  64  8374  21.6
+    8B  128  8210  11.0
+    7B  64  10131  17.9
+    7B  128  9898  9.1
+    70B  128  1048  86.3
+    70B  256  963  46.9
+""")
+TOTAL = GRANT + "| **total** |  |  |  |  |  | 3519.8 | 7181.52 |\n"
+SUMMED = GRANT + "\nAltogether 3,520 GPU-h (sum of the column) for all models.\n"
+PASTED = "TPU, 4096 tokens, MFU of 197.\n\n" + table("""
+    chips  batch  s/step  tok/s  tok/s/chip  MFU %
+    16  256  7.820  134.1k  8381  43.7
+    16  512  14.924  140.5k  8782  45.8
+    64  1024  8.120  516.5k  8070  42.1
+    64  2048  15.396  544.9k  8514  44.4
+    32  512  7.698  272.4k  8513  44.4
+    32  1024  15.200  275.9k  8622  45.0
+""")
+MEMORY = "# FSDP2 on 8xH100 SXM\n\nSequence 8192.\n\n" + table("""
+    GPUs  MBS  ms/step  tok/s/GPU  GiB
+    8  2  2441  6712  66.5
+    16  2  2516  6512  51.7
+    32  2  2562  6395  44.6
+    8  1  1304  6282  53.9
+""")
+SMALL = "Sequence 512, tok/s of all cards.\n\n" + table("""
+    cards  bs  GA  s/it  tok/s
+    1  1  4  0.86  2381
+    1  4  4  3.00  2731
+    1  8  2  2.98  2749
+    2  4  4  3.10  5285
+    2  8  4  6.31  5193
+""")
+
+
+@pytest.mark.parametrize("note", [GRANT, ENGINES, TO_TRAIN, PLAN, RUSSIAN, DAYS, TOTAL, SUMMED, PASTED, MEMORY, SMALL])
+def test_nothing_is_said_of_what_is_right(lint, note: str):
+    assert not lint(note)
+
+
+@pytest.mark.parametrize(("note", "was", "typed", "proposed"), [
+    (GRANT, "| 50.2B", "| 502B", "50.2"),
+    (GRANT, "| 1312k", "| 164k", "1312"),
+    (GRANT, "| 16 |", "| 8 |", "16"),
+    (ENGINES, "1.17x", "0.85x", "1.17"),
+    (ENGINES, "111920", "1119203", "111920"),
+    (ENGINES, "9.376 | 10.772", "10.772 | 9.376", "9.376"),
+    (ENGINES, "3.686", "6.867", "3.686"),
+    (TO_TRAIN, "| 21.5", "| 215", "21.5"),
+    (PLAN, "| 21.8", "| 42.7", "21.8"),
+    (RUSSIAN, "97.2", "72.9", "97.2"),
+    (DAYS, "86.3", "8.63", "86.3"),
+    (TOTAL, "7181.52", "8181.52", "7181.52"),
+    (SUMMED, "3,520", "4,851", "3,520"),
+    (PASTED, "516.5k | 8070", "140.5k | 8782", "516.5"),
+    (MEMORY, "51.7", "517", "51.7"),
+])  # fmt: skip
+def test_a_slip_is_named_with_what_stood_there(lint, note: str, was: str, typed: str, proposed: str):
+    assert note.count(was) == 1
+    found = lint(note.replace(was, typed))
+    line = note[: note.index(was)].count("\n") + 1
+    assert found and {finding.line for finding in found} == {line}
+    assert any(str(finding.proposed).rstrip("kBx").startswith(proposed) for finding in found), found
+
+
+def test_what_the_text_excepts_holds_for_all_rows_of_the_name(lint):
+    note = DAYS.replace("1 T tokens.", "1 T tokens, except the 7B (100 B).")
+    shorter = note.replace("| 17.9 |", "| 1.79 |").replace("| 9.1 |", "| 0.91 |")
+    assert not lint(shorter)
+    assert {finding.line for finding in lint(note.replace("| 17.9 |", "| 1.79 |"))} == {7}
+
+
+def test_a_batch_beside_its_accumulation_is_that_of_a_device(tmp_path: Path):
+    path = tmp_path / "notes.md"
+    path.write_text(SMALL, encoding="utf-8")
+    records = import_file(str(path)).records
+    assert [(record.mbs, record.gbs) for record in records] == [(1, None), (4, None), (8, None), (4, None), (8, None)]
+
+
+def test_a_total_that_may_be_of_more_than_the_rows_is_not_told(lint):
+    assert not lint(GRANT + "\nAltogether 4,851 GPU-h with the evaluations.\n")
+
+
+CARD = "28 layers, d 2048, 16 heads with 8 kv heads, SwiGLU 6144, vocab 49152, tied. That makes 1.51B parameters.\n"
+EXPERTS = "16 layers, 2048, 16 heads, 64 experts x 1024, top-8, vocab 50304. 1.28B active / 6.9B total. Sequence 4096.\n"
+PADDED = "# LoRA, sequences padded to 512\n\n" + table("""
+    Model  Global batch  ms/step  Samples/s  Tokens/s
+    7B  128  1697  75.4  38,619
+    8B  128  1884  67.9  34,786
+    13B  128  3215  39.8  20,384
+""")
+SEEDS = "8x H100, 512 sequences of 1024.\n\n" + table("""
+    run  change  steps  step (ms)  tok/s
+    1  baseline  9536  171.5  3.057M
+    2  window  4450  146.4  3.581M
+    3  new nightly  4450  145.0  3.616M
+    4  same, 2nd seed  4450  145.0  3.616M
+""")
+SHARES = "H100 (989), sequence 4096, MFU by 6 N.\n\n" + table("""
+    Model  GPUs  GBS  step (s)  tokens/s  MFU
+    8B  64  512  3.87  541,665  41.2%
+    8B  256  1024  2.06  2,032,728  38.7%
+    32B  256  1024  7.73  542,449  42.1%
+    32B  512  1024  4.00  1,048,968  40.7%
+    70B  512  1024  8.43  497,450  41.6%
+    70B  1024  1024  4.43  946,496  39.6%
+""")
+
+
+@pytest.mark.parametrize(("note", "was", "typed", "line", "proposed"), [
+    (CARD, "1.51B", "2.15B", 1, "1.51B"),
+    (CARD.replace("d 2048", "d=2048").replace("SwiGLU 6144", "FFN 6144"), "1.51B", "2.15B", 1, "1.51B"),
+    (EXPERTS, "6.9B", "9.6B", 1, "6.9B total"),
+    (EXPERTS.replace("experts x 1024", "experts of 1024"), "6.9B", "9.6B", 1, "6.9B total"),
+    (PADDED, "padded to 512", "padded to 1024", 1, "512"),
+    (PADDED.replace("padded to", "truncated at"), "at 512", "at 1024", 1, "512"),
+    (SEEDS, "3.581M", "35.81M", 6, "3.581M"),
+    (SHARES, "39.6%", "93.6%", 10, "39.6%"),
+])  # fmt: skip
+def test_what_a_card_or_a_heading_says_is_held_against_the_figures(lint, note: str, was: str, typed: str, line: int,
+                                                                   proposed: str):  # fmt: skip
+    assert not lint(note)
+    found = lint(note.replace(was, typed))
+    assert [(finding.line, finding.proposed) for finding in found] == [(line, proposed)]
+
+
+def test_a_rate_that_is_mended_is_mended_for_the_shares_of_others(lint):
+    found = lint(SHARES.replace("39.6%", "93.6%").replace("1,048,968", "104,897"))
+    assert {finding.line for finding in found} == {8, 10}
