@@ -10,6 +10,7 @@ table: it is told only where another total of the same sentence agrees, or where
 """
 from __future__ import annotations
 
+import functools
 import math
 import re
 import statistics
@@ -32,6 +33,9 @@ _A_RATE = re.compile(r"\bper\b|\ba second\b|rate\b|\bbatch|\bseq|tflops|mfu", re
 _IN_ALL = re.compile(r"\b(?:in total|totals?|total(?:ling|led)|altogether|all in all|sums? (?:up )?to|adds? up to|combined|"
                      r"so far|insgesamt|zusammen|gesamt|au total|en total|in totale|итого|всего)\b|合計|总计|合计|總計",
                      re.IGNORECASE)  # fmt: skip
+_WORDS = ("total", "altogether", "all in all", "sum", "add", "combined", "so far", "gesamt", "zusammen", "итого", "всего",
+          "合計", "总计", "合计", "總計")  # fmt: skip
+"""Without one of these, in small letters, a text has no such sentence."""
 _UNIT = (r"(?:[kMBT]\s)?(?:(?:GPU|node|TPU|chip|card|device|NPU|HPU)[ -]?)?(?:hours?|h|days?|iterations?|iters|steps|updates|"
          r"tokens|kWh|MWh|EUR|USD|euros?|dollars?)")  # fmt: skip
 _SAID = re.compile(rf"([$€£])\s?({NUMBER.pattern})|(?<![\w.,$€£-])({NUMBER.pattern})\s?({_UNIT})\b"
@@ -47,7 +51,7 @@ def check(sheet: Sheet) -> list[Finding]:
         if table is not None and len(mates) > FEWEST:
             found += _rows(mates[:MOST_ROWS])
     for file, text in sheet.prose.items():
-        if any(_IN_ALL.search(line) for line in text.lines):
+        if text.has(*_WORDS) and any(_IN_ALL.search(line) for line in text.lines):
             found += _sentences(sheet, file)
     return found
 
@@ -55,15 +59,22 @@ def check(sheet: Sheet) -> list[Finding]:
 # ---- rows
 
 
-def _is_row(row: Row, pattern: re.Pattern[str]) -> bool:
-    first = next((clean(cell).strip(" :*_") for cell in row.record.printed.values() if clean(cell).strip(" :*_")), "")
-    return pattern.fullmatch(first) is not None
+def _kind(row: Row) -> tuple[bool, bool]:
+    """Whether a row is a total, and whether it is a mean."""
+    return next((kind for cell in row.record.printed.values() if (kind := _named(cell))), (False, False))
+
+
+@functools.lru_cache(maxsize=16384)
+def _named(cell: str) -> tuple[bool, bool] | None:
+    """Which of them a cell says that its row is; None where it says nothing at all."""
+    words = clean(cell).strip(" :*_")
+    return (_TOTAL.fullmatch(words) is not None, _MEAN.fullmatch(words) is not None) if words else None
 
 
 def _rows(mates: list[Row]) -> Iterator[Finding]:
     members: list[Row] = []
     for row in mates:
-        total, mean = _is_row(row, _TOTAL), _is_row(row, _MEAN)
+        total, mean = _kind(row)
         if not total and not mean:
             members.append(row)
             continue
@@ -154,7 +165,7 @@ def _sentences(sheet: Sheet, file: str) -> Iterator[Finding]:
             continue
         above = [rows for rows in tables if (rows[-1].record.source_line or 0) < number]
         rows = max(above, key=lambda rows: rows[-1].record.source_line or 0, default=[])
-        rows = [row for row in rows[:MOST_ROWS] if not _is_row(row, _TOTAL) and not _is_row(row, _MEAN)]
+        rows = [row for row in rows[:MOST_ROWS] if not any(_kind(row))]
         between = lines[(rows[-1].record.source_line or 0) if rows else 0 : number - 1]
         if len(rows) < FEWEST or any(one.startswith("#") for one in between):
             continue
