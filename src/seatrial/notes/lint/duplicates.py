@@ -234,7 +234,7 @@ _ALIKE = ("mbs", "gbs", "zero_stage", "heads")
 def _swapped_alone(row: Row, far: float, nearby: Nearby) -> list[Finding]:
     """`far`: how much closer to the middle of its table the row would stand with the two cells exchanged."""
     devices = row.devices
-    others = [(mate, rate) for mate, rate in nearby.others(row) if mate.devices == devices]
+    others = [(mate, rate) for mate, rate in nearby.others(row) if mate.devices is devices or mate.devices == devices]
     if len(others) < 3:
         return []
     (sec, tflops), column = _figures(row), [rate for _, rate in others]

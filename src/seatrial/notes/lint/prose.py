@@ -451,6 +451,8 @@ _A_DEVICE = re.compile(
     r"\b(?:GPU|device|card|GCD|accelerator|chip)s?,? (?:with|have|has|of|at) (\d{1,3}) ?Gi?B\b",
     re.IGNORECASE,
 )
+_SIZED = re.compile(r"gpu|device|card|gcd|accelerator|chip|each|hbm|vram|[ahvpblt]\d|g[bh][23]00|mi\d")
+"""Letters without which neither speaks of a device."""
 _FIGURE = r"(?<![\d.])(\d{2,4}(?:\.\d+)?)(?!\d|\.\d| ?%| ?[GM]i?B)"
 _PEAK = re.compile(
     rf"\bpeaks?\b(?: (?:of|at|is|being|dense|bf16|fp16))*[ :=]{{1,3}}{_FIGURE}|"
@@ -544,6 +546,8 @@ class Prose:
             sized = "gb" in letters or "gi" in letters or "go" in letters
             if sized and not line.lstrip().startswith("|"):
                 line = in_english(line)
+                if not _SIZED.search(line.casefold()):
+                    continue
                 found += [(number, float(match[2]), match[0].strip()) for match in _OF_A_DEVICE.finditer(line)]
                 found += [(number, float(next(filter(None, match.groups()))), match[0].strip())
                           for match in _A_DEVICE.finditer(line)]  # fmt: skip
