@@ -1,7 +1,7 @@
 """Time and TFLOPs of a row must belong together under the reading of its table; where they do not, which cell is wrong?
 
     check(sheet)                         findings
-    explanations(row, agreeing, known)   what would explain the row, the best first
+    explanations(row, agreeing)          what would explain the row, the best first
 
 Each cell that could be wrong is solved for, and scored by what else speaks for the solved value: the text above the table, the
 rest of the column, a typing slip that leads from one to the other, figures derived from it in other columns, and whether the
@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from seatrial.notes.lint import derived, digits, relations
@@ -73,24 +73,13 @@ def reading_of(row: Row) -> Reading:
     return row.reading
 
 
-Solver = Callable[["Row", set["Row"]], Iterator[Explanation]]
-Solved = dict[tuple["Row", Solver], list[Explanation]]
-"""What was worked out for a row of a table already: a factor that its rows share is asked for before each is explained."""
-
-
-def _solve(solver: Solver, row: Row, agreeing: set[Row], known: Solved) -> list[Explanation]:
-    if (row, solver) not in known:
-        known[row, solver] = list(solver(row, agreeing))
-    return known[row, solver]
-
-
-def explanations(row: Row, agreeing: set[Row], known: Solved) -> list[Explanation]:
+def explanations(row: Row, agreeing: set[Row]) -> list[Explanation]:
     """`agreeing`: the rows of the table whose own figures belong together."""
     lean = _leaning(row, agreeing)
     found = [
         replace(e, score=e.score + _leans(e, lean))
-        for solver in (_unit_of_time, _batch, _layers, _shape, _nodes, _formula, _either_figure)
-        for e in _solve(solver, row, agreeing, known)
+        for solve in (_unit_of_time, _batch, _layers, _shape, _nodes, _formula, _either_figure)
+        for e in solve(row, agreeing)
     ]
     # Of two that lead to the same cell the one that says why is kept, with the better score.
     best: dict[tuple[str, str], Explanation] = {}
@@ -103,14 +92,14 @@ def explanations(row: Row, agreeing: set[Row], known: Solved) -> list[Explanatio
 _WELL = 4.0
 
 
-def _explained_well(row: Row, agreeing: set[Row], known: Solved) -> bool:
+def _explained_well(row: Row, agreeing: set[Row]) -> bool:
     """Whether an explanation of the row scores so; what cannot is not worked out."""
     lean = _leaning(row, agreeing)
-    solvers: list[Solver] = [_unit_of_time, _batch, _layers, _formula]
+    solvers = [_unit_of_time, _batch, _layers, _formula]
     solvers += [_shape] if USUAL_SHAPE + abs(lean) >= _WELL else []
     above = (row.record.tflops or 0.0) > (row.peak or math.inf)
     solvers += [_either_figure] if SLIP[0][1] + abs(lean) >= _WELL or derived.may_vote(row) or above else []
-    return any(e.score + _leans(e, lean) >= _WELL for solver in solvers for e in _solve(solver, row, agreeing, known))
+    return any(e.score + _leans(e, lean) >= _WELL for solve in solvers for e in solve(row, agreeing))
 
 
 def _leans(e: Explanation, lean: float) -> float:
@@ -349,14 +338,13 @@ def check(sheet: Sheet) -> list[Finding]:
         small = [row for row in wrong if abs((ratios[row] or 1.0) - 1) <= TINY]
         usual = set(small) if len(small) > max(2, 0.3 * len(rows)) else {row for row in small if slack(row) >= TINY / 8}
         asked = {row for row in wrong[:_MOST_EXPLAINED] if row not in usual}
-        known: Solved = {}
-        factor = _common_factor(ratios, wrong, asked, agreeing, known)
+        factor = _common_factor(ratios, wrong, asked, agreeing)
         if factor is not None and abs(math.log(factor)) < WINDOW:  # figures that scatter, by the formula that the text states
             wrong, factor = [row for row in wrong if abs(math.log(ratios[row] or 1)) > WINDOW + slack(row)], None
         elif factor is not None:
             found.append(_unknown_formula(rows, factor))
             wrong = [row for row in rows if abs(math.log((ratios[row] or 1) / factor)) > 0.02 + slack(row)]
-        explained = {row: explanations(row, agreeing, known) for row in wrong if row in asked}
+        explained = {row: explanations(row, agreeing) for row in wrong if row in asked}
         _exchanges(explained)
         habits = [math.log(ratio) for row in wrong if (ratio := ratios[row])]
         for row in wrong:
@@ -449,15 +437,13 @@ def _all_cut(rows: list[Row], wrong: list[Row]) -> bool:
     )
 
 
-def _common_factor(
-    ratios: dict[Row, float], wrong: list[Row], asked: set[Row], agreeing: set[Row], known: Solved
-) -> float | None:
+def _common_factor(ratios: dict[Row, float], wrong: list[Row], asked: set[Row], agreeing: set[Row]) -> float | None:
     """A factor that nothing explains but that most rows share: a formula, sequence or vocabulary that nobody stated."""
     if len(wrong) < 3 or len(wrong) < 0.7 * len(ratios):
         return None
     middle = statistics.median(ratio for row in wrong if (ratio := ratios[row]))
     alike = [row for row in wrong if abs(math.log((ratios[row] or 1) / middle)) < 0.015 + slack(row)]
-    if len(alike) < 0.6 * len(ratios) or any(row in asked and _explained_well(row, agreeing, known) for row in alike):
+    if len(alike) < 0.6 * len(ratios) or any(row in asked and _explained_well(row, agreeing) for row in alike):
         return None
     return middle
 
