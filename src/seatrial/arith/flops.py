@@ -48,8 +48,9 @@ def _forward(model: Model, first: int, count: int) -> tuple[float, float]:
     passed = (count - mixed) * matrices(model)
     if mixed:
         passed += mixed * (attention_matrices(model) + experts.passed(model))
-    parts = [(model.window(number) or model.seq) / model.seq for number in these] if model.has_windows else [1.0] * count
-    return 2.0 * model.seq * passed, sum(part * (2 - part) for part in parts) * attention_core_forward(model)
+    parts = [(model.window(number) or model.seq) / model.seq for number in these] if model.has_windows else []
+    whole = sum(part * (2 - part) for part in parts) if parts else float(count)
+    return 2.0 * model.seq * passed, whole * attention_core_forward(model)
 
 
 def layers_forward(model: Model) -> float:
@@ -59,6 +60,8 @@ def layers_forward(model: Model) -> float:
 
 def _further_forward(model: Model) -> float:
     """Multi-token prediction: of each further token a layer, what joins it with that token's embedding, and its logits."""
+    if not model.mtp:
+        return 0.0
     joined = 2.0 * model.seq * 2 * model.hidden**2
     return sum(_forward(model, model.layers, model.mtp)) + model.mtp * (joined + head_forward(model))
 

@@ -234,7 +234,7 @@ class Model:
     """The first so many layers have an MLP in place of experts …"""
     expert_every: int = 1
     """… and of all layers each so-manieth has experts."""
-    router: Router = field(default_factory=Router)
+    router: Router = field(default_factory=functools.cache(Router))
     """How tokens choose their experts."""
     latent: Latent | None = None
     """Multi-head latent attention, in place of keys and values of their own."""

@@ -182,7 +182,7 @@ def read_heading(raw: str) -> Column:
         field, kind = "sec_per_it", "seconds"  # `Step (s)`
     if field == "throughput":
         return Column(heading=raw.strip(), field="throughput", kind="rate")
-    if field not in ("tflops", "mem_value"):
+    if field != "tflops" and (field, per) != ("mem_value", "node"):
         per = ""
     formula = formula if field == "tflops" else ""
     return Column(heading=raw.strip(), field=field, kind=kind, unit=unit, per=per, formula=formula)

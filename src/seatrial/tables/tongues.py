@@ -165,8 +165,8 @@ def in_english(text: str, *, surely: bool = False) -> str:
     plain = plain_letters(text)
     words = _WORD.findall(plain)
     # The gigaoctet stands behind a number, or as a unit in brackets: English begins sentences with Go.
-    units = {word for word in words if word in _UNITS and re.search(rf"(?:\d ?|[(\[]){word}\b", plain)}
-    if not surely and not units and not any(word.lower() in _STRONG for word in words):
+    units = {word for word in _UNITS.intersection(words) if re.search(rf"(?:\d ?|[(\[]){word}\b", plain)}
+    if not surely and not units and _STRONG.keys().isdisjoint(map(str.lower, words)):
         return text
 
     def translated(match: re.Match[str]) -> str:

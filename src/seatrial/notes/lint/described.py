@@ -40,12 +40,14 @@ def check(sheet: Sheet, problems: Iterable[Problem]) -> list[Finding]:
         rows = sheet.files.get(file, [])
         vocab = next((row.vocab for row in rows if row.vocab), 0) or 0
         shape = next(((row.layers, row.hidden, vocab) for row in rows if row.layers and row.hidden), None)
-        for number, line in enumerate(text.lines, 1):
+        for number, line in enumerate(text.lines, 1) if text.has("active", "activated") else ():
             if "active" in line or "activated" in line:
                 said, listed = read_sentence(line), _LAYERS.search(line)
                 own = said.get("layers"), said.get("hidden") or listed and int(listed[1]), said.get("vocab", vocab)
                 found += _sentence(file, number, line, own if own[0] and own[1] else shape)  # type: ignore[arg-type]
-        found += _counted(file, text.lines)
+        several = text.has("moe", "expert", "mixtral", "专家", "エキスパート", "эксперт")
+        if not several or not any(map(_SEVERAL.search, text.lines)):
+            found += _counted(file, text.lines)  # else which of the models a sentence speaks of is not to be told
     return found
 
 
@@ -177,10 +179,8 @@ _TELLS = 60
 def _counted(file: str, lines: tuple[str, ...]) -> list[Finding]:
     """Parameters that a sentence, a list or a table of two columns gives beside a shape they cannot have."""
     found: list[Finding] = []
-    if any(_SEVERAL.search(line) for line in lines):
-        return found  # which of the models a sentence speaks of is not to be told
     for start, block in _blocks(lines):
-        whole = "\n".join(block) if len(block) <= _TELLS else ""
+        whole = "\n".join(block)
         if not _SIZE.search(whole) or _OF_A_PART.search(whole):
             continue
         several = len({said["layers"] for line in block if (said := read_sentence(line)).get("layers")}) > 1
@@ -196,16 +196,15 @@ def _blocks(lines: tuple[str, ...]) -> Iterator[tuple[int, list[str]]]:
     """Lines that belong together, in English and without their markup; rows of more than two cells are none."""
     block: list[str] = []
     for number, line in enumerate((*lines, ""), 1):
-        cells = _cells(line) if line.lstrip().startswith("|") else []
-        if not line.strip() or len(cells) > 2 or len(line) > 2000 or line.startswith("#"):
-            if block:
-                yield number - len(block), block
+        cells = line.lstrip().startswith("|")
+        if not line.strip() or cells and line.strip().strip("|").count("|") > 1 or len(line) > 2000 or line.startswith("#"):
+            if 0 < len(block) <= _TELLS:
+                yield number - len(block), list(map(_plain, block))
             block = []
             if line.startswith("#") and len(line) <= 2000:
                 yield number, [_plain(line)]
         else:
-            block.append(_plain(" ".join(cells) if cells else line))
-    return
+            block.append(" ".join(_cells(line)) if cells else line)
 
 
 def _plain(line: str) -> str:

@@ -110,7 +110,8 @@ def printed_configuration(row: Row) -> tuple[tuple[str, ...], list[str]]:
     return asked, [_plain_cell(printed[heading]) for heading in asked]
 
 
-_RESULTS = {*MEASURED, "notes", "date", "mfu", "hfu", "loss", "tokens_per_s_per_process", "throughput", "outcome", "state"}
+_FIGURES = {*MEASURED, "mfu", "hfu", "loss", "tokens_per_s_per_process", "throughput"}
+_RESULTS = _FIGURES | {"notes", "date", "outcome", "state"}
 
 
 @lru_cache(maxsize=4096)
@@ -126,16 +127,24 @@ def _plain_cell(cell: str) -> str:
 def settings(row: Row) -> list[str]:
     """What else was set, as its cells say it: flags and remarks that no field takes, words under a heading of figures, and
     figures that rows share. A figure that no other row has was measured."""
-    shared = row.sheet.shared(row.key)
-    return [cell.strip() for heading, cell in row.record.printed.items()
-            if field_of(heading) == "notes" or _names(heading, cell)
-            or is_extra(heading) and (heading in shared or row.figure(heading) is None)]
+    printed, shared = row.record.printed, row.sheet.shared(row.key)
+    return [printed[heading].strip() for heading, kind in _may_set(tuple(printed))
+            if kind == "notes" or kind == "extra" and (heading in shared or row.figure(heading) is None)
+            or kind == "figure" and _names(heading, printed[heading])]
+
+
+@lru_cache(maxsize=4096)
+def _may_set(headings: tuple[str, ...]) -> list[tuple[str, str]]:
+    """The columns whose cells may say what else was set."""
+    kinds = {"notes": "notes", **dict.fromkeys(_FIGURES, "figure")}
+    found = [(heading, kinds.get(field_of(heading)) or ("extra" if is_extra(heading) else "")) for heading in headings]
+    return [(heading, kind) for heading, kind in found if kind]
 
 
 @lru_cache(maxsize=16384)
 def _names(heading: str, cell: str) -> bool:
     """Whether a cell has a name where others have figures: `fused` under a heading of losses, but not what came of a run."""
-    figures = field_of(heading) in _RESULTS - {"notes", "date", "outcome", "state"}
+    figures = field_of(heading) in _FIGURES
     return figures and cell.lower() != cell.upper() and not NUMBER.search(cell) and not read_status(cell).failed
 
 
@@ -225,7 +234,7 @@ _ALIKE = ("mbs", "gbs", "zero_stage", "heads")
 def _swapped_alone(row: Row, far: float, nearby: Nearby) -> list[Finding]:
     """`far`: how much closer to the middle of its table the row would stand with the two cells exchanged."""
     devices = row.devices
-    others = [(mate, rate) for mate, rate in nearby.others(row) if mate.devices == devices]
+    others = [(mate, rate) for mate, rate in nearby.others(row) if mate.devices is devices or mate.devices == devices]
     if len(others) < 3:
         return []
     (sec, tflops), column = _figures(row), [rate for _, rate in others]

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 _BUT = re.compile(r"\b(?:except(?:ing)?|but|apart from|other than|excluding|save for|unless|otherwise|instead of|only)\b|"
                   r"\bsauf\b|\bau(?:ss|ß)er\b|\bexcepto\b|\bsalvo\b|\btranne\b|除|以外", re.IGNORECASE)  # fmt: skip
+WORDS = ("except", "but", "apart", "other", "excluding", "save for", "unless", "instead", "only", "sauf", "ausser", "salvo",
+         "tranne", "除", "以外")  # fmt: skip
+"""Without one of these, in small letters, a text excepts nothing."""
 _NUMBER = re.compile(r"(?<![\w.,-])(\d{1,3}(?:,\d{3})+|\d+(?:\.\d+)?) ?([kKMBT])?(?![\d-])")
 _TIMES = {"k": 1024.0, "K": 1024.0, "M": 1e6, "B": 1e9, "T": 1e12}
 NEAR = 0.012

@@ -411,7 +411,10 @@ def typed(row: Row) -> list[Finding]:
     """A number that nobody chooses, where two digits exchanged, one less or one more give a power of two, among round ones."""
     found = []
     for name in ("gbs", "seq", "gpus", "nodes", "dp"):
-        cell, open_ = _BETWEEN_THOUSANDS.sub("", row.cell(name)), row.settled and not row.fixed
+        if not (cell := row.cell(name)):
+            continue
+        open_ = row.settled and not row.fixed
+        cell = cell if cell.isdecimal() else _BETWEEN_THOUSANDS.sub("", cell)
         if not cell.isdecimal() or not 1 < len(cell) < 10 or round_number(int(cell)) or name in row.fixed or open_:
             continue
         if name != "seq" and row.product and row.product == row.world and row.record.nodes and row.record.gpus:

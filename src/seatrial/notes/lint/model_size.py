@@ -265,10 +265,11 @@ def _two_labels(rows: list[Row]) -> list[Finding]:
         labels = {row.record.size_label: row for row in reversed(group)}
         if len(labels) < 2:
             continue
+        others = {own: min((mate for label, mate in labels.items() if _apart(own, label)), key=lambda mate: mate.index,
+                           default=None)
+                  for own in labels}  # fmt: skip
         for row in group:
-            apart = [mate for label, mate in labels.items() if _apart(row.record.size_label, label)]
-            other = min(apart, key=lambda mate: mate.index, default=None)
-            counted = sizes(row)
+            other, counted = others[row.record.size_label], sizes(row)
             if other is None or counted is None or fits_label(row) and fits_label(other) and not _agree(row, other):
                 continue  # 7B and 8B of 32 layers x 4096 differ in what nobody describes
             message = (

@@ -452,6 +452,8 @@ _A_DEVICE = re.compile(
     r"\b(?:GPU|device|card|GCD|accelerator|chip)s?,? (?:with|have|has|of|at) (\d{1,3}) ?Gi?B\b",
     re.IGNORECASE,
 )
+_SIZED = re.compile(r"gpu|device|card|gcd|accelerator|chip|each|hbm|vram|[ahvpblt]\d|g[bh][23]00|mi\d")
+"""Letters without which neither speaks of a device."""
 _FIGURE = r"(?<![\d.])(\d{2,4}(?:\.\d+)?)(?!\d|\.\d| ?%| ?[GM]i?B)"
 _PEAK = re.compile(
     rf"\bpeaks?\b(?: (?:of|at|is|being|dense|bf16|fp16))*[ :=]{{1,3}}{_FIGURE}|"
@@ -496,6 +498,14 @@ class Prose:
     """Section -> the size of the device that holds there; filled when it is needed."""
 
     @cached_property
+    def letters(self) -> str:
+        """The whole text in small letters: patterns without one of whose words in it no line has to be asked for."""
+        return "\n".join(self.lines).casefold()
+
+    def has(self, *words: str) -> bool:
+        return any([word in self.letters for word in words])
+
+    @cached_property
     def hints(self) -> Hints:
         return Hints(self.lines)
 
@@ -511,7 +521,7 @@ class Prose:
     def limits(self) -> list[tuple[int, float, str]]:
         """(line, GiB, words) of each sentence that limits memory; tables are no sentences."""
         found = []
-        for number, line in enumerate(self.lines, 1):
+        for number, line in enumerate(self.lines, 1) if self.has("max", "usable", "at most", "limit", "capacity") else ():
             if line.lstrip().startswith("|") or not _OF_MEMORY.search(line):
                 continue
             for match in _LIMIT.finditer(line):
@@ -527,8 +537,7 @@ class Prose:
     @cached_property
     def uneven(self) -> bool:
         """Whether the text speaks of an engine whose stages may have different numbers of layers."""
-        letters = "\n".join(self.lines).casefold()
-        spoken = any(word in letters for word in ("uneven", "pipeline", "account-for", "num-layers-in", "torchtitan"))
+        spoken = self.has("uneven", "pipeline", "account-for", "num-layers-in", "torchtitan")
         return spoken and any(_UNEVEN.search(line) for line in self.lines)
 
     @cached_property
@@ -539,6 +548,8 @@ class Prose:
             sized = "gb" in letters or "gi" in letters or "go" in letters
             if sized and not line.lstrip().startswith("|"):
                 line = in_english(line)
+                if not _SIZED.search(line.casefold()):
+                    continue
                 found += [(number, float(match[2]), match[0].strip()) for match in _OF_A_DEVICE.finditer(line)]
                 found += [(number, float(next(filter(None, match.groups()))), match[0].strip())
                           for match in _A_DEVICE.finditer(line)]  # fmt: skip
@@ -556,14 +567,15 @@ class Prose:
     @cached_property
     def exceptions(self) -> list[tuple[frozenset[float], str]]:
         """What the text says of some rows otherwise than of the others: see `exceptions`."""
-        return exceptions.said(self.lines)
+        return exceptions.said(self.lines) if self.has(*exceptions.WORDS) else []
 
     @cached_property
     def ratios(self) -> tuple[frozenset[float], frozenset[float]]:
         """By which factors, as logarithms, rows may differ where the text counts in two ways: FLOPs, and tokens to train on.
         What it excepts, it says of whom (`exceptions`)."""
+        some = self.has(*exceptions.WORDS)
         lines = [line for line in self.lines if len(line) <= 2000 and not line.lstrip().startswith("|")
-                 and not exceptions.excepts(line)]
+                 and not (some and exceptions.excepts(line))]
         flops = {float(match[1] or match[2] or match[3]) for line in lines for match in _FACTOR.finditer(line)}
         tokens = {float(match[1]) * _AMOUNTS[match[2][0].upper()] for line in lines
                   if "token" in _RATE_OF_TOKENS.sub("", in_english(line).casefold())
@@ -573,12 +585,13 @@ class Prose:
     @cached_property
     def paired(self) -> bool:
         """Whether samples may be pairs of sequences, as those of preferences are."""
-        return any(_PAIRS.search(line) for line in self.lines)
+        return self.has("pair", "chosen") and any(_PAIRS.search(line) for line in self.lines)
 
     @cached_property
     def formula(self) -> str:
         """The formula of FLOPs that attention is a part of, where the text writes it down: `6 N + 12 L H S`."""
-        return "palm" if any(_WITH_ATTENTION.search(line) for line in self.lines if len(line) <= 2000 and "12" in line) else ""
+        lines = self.lines if self.has("+", "plus") else ()
+        return "palm" if any(_WITH_ATTENTION.search(line) for line in lines if len(line) <= 2000 and "12" in line) else ""
 
     @cached_property
     def prices(self) -> dict[str, float]:

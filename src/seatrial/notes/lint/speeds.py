@@ -124,12 +124,13 @@ def _doubted(row: Row, name: str, speeds: dict[Row, float], table: _Table) -> It
     others = [speed for mate, speed in speeds.items() if mate is not row and name not in mate.reasons]
     if len(others) < FEWEST:
         return
+    others.sort()
     middle = statistics.median(others)
     off = speeds[row] - middle
     if -SLOW < off < FAST:
         return
-    away = sorted([abs(other - middle) for other in others])
-    spread = away[-1] if len(away) < 5 else away[-2]  # one of them may be a slip as well
+    away = sorted([abs(other - middle) for other in (*others[:2], *others[-2:])])
+    spread = away[-1] if len(others) < 5 else away[-2]  # one of them may be a slip as well
     if abs(off) < SPREAD * spread + 0.7:
         return
     if name == "sec_per_it" and abs(off) > SURE and (exchanged := _exchanged(row, speeds, table)):

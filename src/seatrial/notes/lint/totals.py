@@ -11,6 +11,7 @@ of the hand leads from the sum to it.
 """
 from __future__ import annotations
 
+import functools
 import math
 import re
 import statistics
@@ -37,6 +38,9 @@ _OF_THE_ROWS = re.compile(r"\b(?:sums?|totals?) of (?:the|all|these|those)\b|\b(
                           r"\b(?:of|in) (?:the|this) (?:\w+ )?(?:column|table)\b|\b(?:Summe der|somme des?|suma de|soma da)\b",
                           re.IGNORECASE)  # fmt: skip
 """Words by which a sentence says that its total is of the rows, and of nothing else."""
+_WORDS = ("total", "altogether", "all in all", "sum", "add", "combined", "so far", "gesamt", "zusammen", "итого", "всего",
+          "合計", "总计", "合计", "總計")  # fmt: skip
+"""Without one of these, in small letters, a text has no such sentence."""
 _UNIT = (r"(?:[kMBT]\s)?(?:(?:GPU|node|TPU|chip|card|device|NPU|HPU)[ -]?)?(?:hours?|h|days?|iterations?|iters|steps|updates|"
          r"tokens|kWh|MWh|EUR|USD|euros?|dollars?)")  # fmt: skip
 _SAID = re.compile(rf"([$€£])\s?({NUMBER.pattern})|(?<![\w.,$€£-])({NUMBER.pattern})\s?({_UNIT})\b"
@@ -52,7 +56,7 @@ def check(sheet: Sheet) -> list[Finding]:
         if table is not None and len(mates) >= FEWEST:
             found += _rows([*mates[:MOST_ROWS], *_last(mates)])
     for file, text in sheet.prose.items():
-        if any(_IN_ALL.search(line) for line in text.lines):
+        if text.has(*_WORDS) and any(_IN_ALL.search(line) for line in text.lines):
             found += _sentences(sheet, file)
     return found
 
@@ -60,15 +64,22 @@ def check(sheet: Sheet) -> list[Finding]:
 # ---- rows
 
 
-def _is_row(row: Row, pattern: re.Pattern[str]) -> bool:
-    first = next((clean(cell).strip(" :*_") for cell in row.record.printed.values() if clean(cell).strip(" :*_")), "")
-    return pattern.fullmatch(first) is not None
+def _kind(row: Row) -> tuple[bool, bool]:
+    """Whether a row is a total, and whether it is a mean."""
+    return next((kind for cell in row.record.printed.values() if (kind := _named(cell))), (False, False))
+
+
+@functools.lru_cache(maxsize=16384)
+def _named(cell: str) -> tuple[bool, bool] | None:
+    """Which of them a cell says that its row is; None where it says nothing at all."""
+    words = clean(cell).strip(" :*_")
+    return (_TOTAL.fullmatch(words) is not None, _MEAN.fullmatch(words) is not None) if words else None
 
 
 def _rows(mates: list[Row]) -> Iterator[Finding]:
     members: list[Row] = []
     for row in mates:
-        total, mean = _is_row(row, _TOTAL), _is_row(row, _MEAN)
+        total, mean = _kind(row)
         if not total and not mean:
             members.append(row)
             continue
@@ -170,7 +181,7 @@ def _sentences(sheet: Sheet, file: str) -> Iterator[Finding]:
             continue
         above = [rows for rows in tables if (rows[-1].record.source_line or 0) < number]
         rows = max(above, key=lambda rows: rows[-1].record.source_line or 0, default=[])
-        rows = [row for row in rows[:MOST_ROWS] if not _is_row(row, _TOTAL) and not _is_row(row, _MEAN)]
+        rows = [row for row in rows[:MOST_ROWS] if not any(_kind(row))]
         between = lines[(rows[-1].record.source_line or 0) if rows else 0 : number - 1]
         if len(rows) < FEWEST or any(one.startswith("#") for one in between):
             continue
