@@ -306,8 +306,7 @@ class _SwiGlu(Function):
         d_gate_up = torch.empty_like(gate_up)
         d_gate, d_up = d_gate_up.chunk(2, -1)
         torch.mul(dy, F.silu(gate), out=d_up)
-        torch.mul(dy, up, out=d_gate)
-        torch.ops.aten.silu_backward.grad_input(d_gate, gate, grad_input=d_gate)
+        d_gate.copy_(torch.ops.aten.silu_backward(dy * up, gate))
         return d_gate_up
 
 
