@@ -88,7 +88,7 @@ def test_what_a_plan_holds_fast_is_what_the_file_fixes(seatrial, tmp_path):
 def test_one_rank_of_the_largest_layout_is_rehearsed_from_the_sweep(seatrial):
     """The memory of the first stage among 6144 processes, without allocating it; two micro-batches show that it runs."""
     path = EXAMPLES / "fugaku-30b/full.toml"
-    said = seatrial("rehearse", path, "--trial", "6144-nodes", "--memory-only", "--gbs", "64", "--json")
+    said = seatrial("rehearse", path, "--trial", "6144-nodes", "--engine", "seatrial", "--memory-only", "--gbs", "64", "--json")
     assert said.status == 0, said.err
     assert '"tp": 4' in said.out
 

@@ -490,7 +490,9 @@ def _report(row: Row, explanations: list[Explanation], factor: float | None, *, 
         return [row.find(best.code, gravity, f"{best.message}: {facts}", name=best.name, proposed=best.shown or None)]
     options = "; ".join(dict.fromkeys(e.message for e in explanations[:4] if e.score > -2))
     open_end = f"open: one of both is wrong{f', {options}' if options else ''}"
-    shared = shared or abs(off) < relations.GRAVE and relations.scatters(row) or abs(off) < 2 * SMALL and coarse > TINY
+    if coarse > TINY and abs(off) < 2 * SMALL:
+        level = "info" if abs(off) < 4 * coarse else "warning"  # of short figures several roundings may come together
+    shared = shared or abs(off) < relations.GRAVE and relations.scatters(row)
     return [row.find("tflops-mismatch", "info" if shared else level, f"{facts}; {open_end}", name="tflops")]
 
 
