@@ -448,3 +448,23 @@ def test_a_figure_beyond_what_a_decimal_holds_is_none():
     from seatrial.notes.read.logformat import Figure
 
     assert Figure("loss").read("1e999999999999") == (None, "")
+
+
+NOBODYS = {
+    "points in a size": "l|params|devices|||||token/s|MFU||\n-|\n|1B|M|8||||184k|51||\n|1012M|32|||||708k|49||\n"
+                        "1.4B|,,4M|32|||||482k|47\nB|1415M|64|||||940k|46%",
+    "layers without end": "--layer 1e308 --hidden-size 4\n||Size|PetaFLOP\n||0M",
+    "no parameters": "HIDDEN336\n|Size|D|T|P||BS|Sec/it|TFLOP\n|0B|8|8|6||2048|.88|2.7",
+    "no tokens": "token s/0B 7B\n|||s/step|token/s\n|||6.92|.607M\n|||3.41|1.228M\n|||4|2",
+    "a batch without end": "Half a million tokens a step.\n\n|Sequence Length (K)|GBS|step time (s)|tokens/s/GPU|TFLOPS/GPU|\n"
+                           "|---:|---:|---:|---:|---:|\n|2|256|3.874|8458|408|\n|1e308|128|4.152|7892|406|\n|8|64|4.675|7009|406|\n"
+                           "|16|32|5.701|5748|407|\n",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", NOBODYS.values(), ids=NOBODYS)
+def test_sizes_that_no_model_has_are_linted_all_the_same(tmp_path, text):
+    from seatrial.notes.lint import look_at
+
+    (tmp_path / "n.md").write_text(text, encoding="utf-8")
+    look_at([str(tmp_path / "n.md")])

@@ -25,11 +25,11 @@ def is_mixture(label: str) -> bool:
 def label_parameters(label: str) -> tuple[float, float] | None:
     """Parameters and half a step of the last digit of a label: '1.3B' -> (1.3e9, 0.05e9)."""
     if _WHOLE.fullmatch(label.strip()):
-        return float(re.sub(r"\D", "", label)), 0.5
+        return (whole, 0.5) if (whole := float(re.sub(r"\D", "", label))) else None
     label = re.sub(r"(?<=\d),(?=\d{3}\b|\d{3}[A-Z])", "", label)
     label = re.sub(r"(?<=\d),(?=\d{1,2}(?!\d))", ".", label)
     match = _ACTIVE.search(label) or (None if is_mixture(label) else _LABEL.search(label))
-    if match is None:
-        return None
+    if match is None or not float(match[1]):
+        return None  # a model has parameters
     scale = {"k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}[match[2].lower()]
     return float(match[1]) * scale, 0.5 * 10.0 ** -len(match[1].partition(".")[2]) * scale

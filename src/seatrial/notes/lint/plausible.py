@@ -329,8 +329,11 @@ def _of_its_name(row: Row, off: float) -> Finding | None:
     if not any(named > 0 and abs(math.log(named / solved)) < _ROUNDED < abs(math.log(named / size[0])) for named in names):
         return None
     cell = row.cell("size_label")
-    scale = size[0] / float(number) if (number := re.sub(r"[^\d.]", "", cell.replace(",", "."))) else 1e9
-    meant = f"{solved / scale:.{len(number.partition('.')[2])}f}"
+    number = re.search(r"\d{1,15}(?:[.,]\d{1,15})?", cell)
+    typed = float(number[0].replace(",", ".")) if number else 0.0
+    if number is None or not typed:
+        return None
+    meant = f"{typed * off:.{len(number[0].replace(',', '.').partition('.')[2])}f}"
     row.reasons["size_label"] = "label-vs-params"
     message = f"{cell} -> {meant}: by its tokens and speed it has {solved / 1e9:.3g}B parameters, and its name says so"
     return row.find("label-vs-params", "error", message, name="size_label", proposed=meant)

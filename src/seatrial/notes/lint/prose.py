@@ -487,7 +487,7 @@ _FEW = 6
 
 def _apart(amounts: set[float]) -> frozenset[float]:
     """The logarithms of their ratios; of many amounts some two have any ratio."""
-    few = sorted(amounts) if len(amounts) <= _FEW else []
+    few = sorted(amounts - {0.0}) if len(amounts) <= _FEW else []
     return frozenset(math.log(more / less) for at, less in enumerate(few) for more in few[at + 1 :])
 
 

@@ -557,8 +557,10 @@ class Row:
     def propose(self, name: str, value: float, code: str) -> None:
         self.configuration = self.judged = self.spans = None
         self.terms.clear()
-        self.fixed[name] = value
         self.reasons[name] = code
+        if abs(value) > MOST_MEASURED:
+            return  # of a cell that nobody measured nothing is worked out
+        self.fixed[name] = value
         if name in ("layers", "hidden", "seq"):
             setattr(self, name, round(value))
 

@@ -19,6 +19,7 @@ from seatrial import stages
 from seatrial.columns import COLUMNS, LAYOUT
 from seatrial.notes.read.outline import SHAPE, Around, Outline
 from seatrial.notes.read.parsing import POSITIVE, Cell, is_blank, read_cell, take_date, take_flags
+from seatrial.notes.read.sound import MOST_COUNTED
 from seatrial.notes.read.statements import read_statements, read_status
 from seatrial.record import Outcome, Record, State, Status
 from seatrial.tables import Problem, Where
@@ -365,7 +366,8 @@ def _is_other_model(values: dict[str, Any], around: Around) -> bool:
     layers, hidden = cast(list[int], stated)
     size = float(label.group(1)) * {"M": 1e6, "B": 1e9, "T": 1e12}[label.group(2)]
     # Twelve squares a layer are within a factor of two of any decoder, embeddings and gated feed-forwards included.
-    return not 0.5 <= size / (12 * layers * hidden**2) <= 2.5
+    squares = 12.0 * min(layers, MOST_COUNTED) * min(hidden, MOST_COUNTED) ** 2
+    return not 0.5 * squares <= size <= 2.5 * squares
 
 
 def _judge(row: _OpenRow, outline: Outline) -> tuple[Outcome | None, State, tuple[str, ...], list[tuple[Column, str, Cell]]]:
