@@ -5,7 +5,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -96,3 +96,16 @@ def seatrial(capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
         return Said(status, *capsys.readouterr())
 
     return run
+
+
+@pytest.fixture
+def lint(tmp_path: Path) -> Callable[[str], list[Any]]:
+    """What lint doubts of a note: errors and warnings."""
+    from seatrial.notes.lint import look_at
+
+    def look(text: str) -> list[Any]:
+        path = tmp_path / "notes.md"
+        path.write_text(text, encoding="utf-8")
+        return [finding for finding in look_at([str(path)])[0] if finding.level != "info"]
+
+    return look

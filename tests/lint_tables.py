@@ -217,3 +217,9 @@ def _layouts(model: Model, procs: int, rng: random.Random) -> list[tuple[int, in
         if d * t * p % procs == 0 and d * t * p // procs <= 64
     ]
     return rng.sample(every, k=min(len(every), 5))
+
+
+def table(text: str) -> str:
+    """Headings, and a row on each line, in words between spaces; two spaces part cells."""
+    head, *rows = [[cell.strip() for cell in line.strip().split("  ") if cell] for line in text.strip().splitlines()]
+    return "".join("| " + " | ".join(cells) + " |\n" for cells in [head, ["---"] * len(head), *rows])

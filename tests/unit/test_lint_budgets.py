@@ -5,25 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.notes.lint import Finding, look_at
+from lint_tables import table
 from seatrial.notes.read import import_file
-
-
-@pytest.fixture
-def lint(tmp_path: Path):
-    def look(text: str) -> list[Finding]:
-        path = tmp_path / "notes.md"
-        path.write_text(text, encoding="utf-8")
-        return [finding for finding in look_at([str(path)])[0] if finding.level != "info"]
-
-    return look
-
-
-def table(text: str) -> str:
-    """Headings, and a row on each line; two spaces part cells."""
-    head, *rows = [[cell.strip() for cell in line.strip().split("  ") if cell] for line in text.strip().splitlines()]
-    return "".join("| " + " | ".join(cells) + " |\n" for cells in [head, ["---"] * len(head), *rows])
-
 
 GRANT = "H100 at 2.10 EUR an hour (8 in a node, but 2 or 4 can be had), A100 80G at 1.20 EUR.\n\n" + table("""
     job  GPU  #  tokens/s  wall h  tokens  GPU-h  EUR

@@ -2,22 +2,7 @@
 be, nothing is said."""
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-
-from seatrial.notes.lint import Finding, look_at
-
-
-@pytest.fixture
-def lint(tmp_path: Path):
-    def look(text: str) -> list[Finding]:
-        path = tmp_path / "notes.md"
-        path.write_text(text, encoding="utf-8")
-        return [finding for finding in look_at([str(path)])[0] if finding.level != "info"]
-
-    return look
-
 
 RELEASE = """Sequences of 4096 tokens, except TinyLlama (2048). H100-80GB.
 

@@ -5,24 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.notes.lint import Finding, look_at
-
-
-@pytest.fixture
-def lint(tmp_path: Path):
-    def look(text: str) -> list[Finding]:
-        path = tmp_path / "notes.md"
-        path.write_text(text, encoding="utf-8")
-        return [finding for finding in look_at([str(path)])[0] if finding.level != "info"]
-
-    return look
-
-
-def table(text: str) -> str:
-    """Headings, and a row on each line, in words between spaces; two spaces part cells."""
-    head, *rows = [[cell.strip() for cell in line.strip().split("  ") if cell] for line in text.strip().splitlines()]
-    return "".join("| " + " | ".join(cells) + " |\n" for cells in [head, ["---"] * len(head), *rows])
-
+from lint_tables import table
+from seatrial.notes.lint import look_at
 
 UNIT = "MI300X, TP 1, 4096 tokens.\n\n" + table("""
     GPUs  GBS  s/step  tok/s/GPU  GiB

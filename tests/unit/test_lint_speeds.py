@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from lint_tables import table
 from seatrial.notes.lint import Finding, look_at
 from seatrial.notes.lint.devices import device_named
 
@@ -17,12 +18,6 @@ def lint(tmp_path: Path):
         return [finding for finding in look_at([str(path)])[0] if finding.level != "info"]
 
     return look
-
-
-def table(text: str) -> str:
-    """Headings, and a row on each line; two spaces part cells."""
-    head, *rows = [[cell.strip() for cell in line.strip().split("  ") if cell] for line in text.strip().splitlines()]
-    return "".join("| " + " | ".join(cells) + " |\n" for cells in [head, ["---"] * len(head), *rows])
 
 
 TIMES = "MoE with 8 experts, seq 4096, nodes of 8 H800.\n\n" + table("""
