@@ -11,12 +11,15 @@ from dataclasses import replace
 from itertools import pairwise
 
 from seatrial.notes.lint import relations, shares
+from seatrial.notes.lint.broken import broken_and_kept
 from seatrial.notes.lint.digits import slip
 from seatrial.notes.lint.duplicates import same_configuration, settings
+from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.formulas import Reading
 from seatrial.notes.lint.labels import label_parameters
-from seatrial.notes.lint.repairs import broken_and_kept
-from seatrial.notes.lint.sheet import Finding, Nearby, Row, Sheet
+from seatrial.notes.lint.nearby import Nearby
+from seatrial.notes.lint.row import Row
+from seatrial.notes.lint.sheet import Sheet
 from seatrial.tables.headings import clean
 
 _FALL = 0.03

@@ -13,10 +13,12 @@ import statistics
 from collections.abc import Iterator
 
 from seatrial.notes.lint import digits
+from seatrial.notes.lint.broken import broken_and_kept
 from seatrial.notes.lint.digits import Printed
+from seatrial.notes.lint.findings import Finding, Level
 from seatrial.notes.lint.labels import label_parameters
-from seatrial.notes.lint.repairs import broken_and_kept
-from seatrial.notes.lint.sheet import Finding, Level, Row, Sheet
+from seatrial.notes.lint.row import Row
+from seatrial.notes.lint.sheet import Sheet
 
 NAMES = ("sec_per_it", "tokens_per_s", "tokens_per_s_per_process", "samples_per_s", "tflops", "mfu", "hfu")
 FEWEST, MOST_ROWS = 3, 500
