@@ -54,6 +54,11 @@ class Printed:
         """A value as the column has it; the same turns what is printed into a value where it is inverse."""
         return 1 / value if self.inverse else value * self.scale
 
+    def span(self, low: float, high: float) -> tuple[float, float]:
+        """Two values as the column has them, the lesser first: 0.41 as 41 under a heading of percent."""
+        one, other = self.shown(low), self.shown(high)
+        return (other, one) if other < one else (one, other)
+
     def meant(self, number: float) -> float:
         return 1 / number if self.inverse else number / self.scale
 

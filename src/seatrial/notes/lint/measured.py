@@ -61,7 +61,7 @@ def repair(row: Row, name: str, value: float, bounds: tuple[float, float], broke
     # Means over other iterations miss each other by more than they mostly do.
     loose = loose or 0 < 2 * figure.step < figure.unit  # by as much as its author says
     wide = max(0.0, MEANS - (high / low - 1) / 2) if loose else 0.0
-    text, ends = figure.like(figure.value), _in_print(figure, low - half, high + half)
+    text, ends = figure.like(figure.value), figure.span(low - half, high + half)
     recomputed = name == "tflops" and min(abs(math.log(ratio * 3 / 4)), abs(math.log(ratio * 4 / 3))) < 0.008
     slip = digits.slip(text, ends) or (digits.slip(text, ends, wide=wide) if wide and not recomputed else None)
     twice = next((times for times in (2.0, 0.5) if abs(math.log(value / figure.value / times)) < max(0.006, wide)), 0.0)
@@ -139,9 +139,3 @@ def _pointed(row: Row, name: str, text: str) -> float:
     printed does not; below 0 the other way round."""
     places = {digits.places(cell) for mate in row.around if mate is not row and (cell := mate.cell(name))}
     return POINTED * ((digits.places(text) in places) - (digits.places(row.cell(name)) in places)) if len(places) == 1 else 0.0
-
-
-def _in_print(figure: Printed, low: float, high: float) -> tuple[float, float]:
-    """Values of the record as the column prints them: 0.41 as 41 under a heading of percent."""
-    ends = sorted((figure.shown(low), figure.shown(high)))
-    return ends[0], ends[1]

@@ -143,8 +143,7 @@ def _off_the_line(group: list[Row]) -> list[Finding]:
     if figure is None or meant <= 0 or abs(math.log(memory / meant)) < _OFF_LINE:
         return []
     value = figure.value * meant / memory
-    ends = sorted((figure.shown(0.97 * value), figure.shown(1.03 * value)))
-    typed = slip(figure.like(figure.value), (ends[0], ends[1]))
+    typed = slip(figure.like(figure.value), figure.span(0.97 * value, 1.03 * value))
     likely = typed is not None and typed.chance < _LIKELY
     if not likely and good[0] in (0, len(group) - 1):
         return []  # beyond the others the line may bend

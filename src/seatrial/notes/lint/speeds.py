@@ -178,6 +178,6 @@ def _explained(row: Row, name: str, figure: Printed, meant: float, low: float, h
         if what in ("of one process", "of a node", "of all"):
             return figure.like(figure.value * times), what
         return digits.as_printed(figure.shown(figure.value * times), unit * times), what
-    ends = sorted((figure.shown(low), figure.shown(high)))
-    slip = digits.slip(figure.like(figure.value), (ends[0], ends[1])) if ends[0] > 0 else None
+    ends = figure.span(low, high)
+    slip = digits.slip(figure.like(figure.value), ends) if ends[0] > 0 else None
     return (slip.text, slip.how) if slip is not None and slip.how in ("a digit too many", "a digit lost") else (None, "")
