@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from seatrial.notes.lint import Finding, look_at
+from seatrial.notes.lint.headings import kind_beside
 from seatrial.notes.lint.prose import read_sentence
-from seatrial.notes.lint.sheet import kind_beside
 from seatrial.notes.read.rows import laid_out
 from seatrial.tables.headings import read_heading
 

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from seatrial.notes.lint import digits, lint, look_at
 from seatrial.notes.lint.devices import device_named
+from seatrial.notes.lint.nearby import Nearby
 from seatrial.notes.lint.prose import Hints, Prose, read_sentence
-from seatrial.notes.lint.sheet import Nearby, Sheet
+from seatrial.notes.lint.sheet import Sheet
 from seatrial.record import Record
 
 

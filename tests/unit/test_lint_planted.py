@@ -13,7 +13,7 @@ from lint_slip import Planted
 from lint_slips import SLIPS
 from lint_tables import Table, clean_table
 from seatrial.notes.lint import Finding, look_at
-from seatrial.notes.lint.sheet import LEVELS
+from seatrial.notes.lint.findings import LEVELS
 
 Lint = Callable[[Table], list[Finding]]
 ONE_OF = {

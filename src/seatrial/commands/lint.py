@@ -35,7 +35,7 @@ def lint(
     from seatrial.fields import nearest
     from seatrial.notes.lint import look_at
     from seatrial.notes.lint.corrected import write, write_reasons
-    from seatrial.notes.lint.sheet import LEVELS
+    from seatrial.notes.lint.findings import LEVELS
 
     if level not in LEVELS:
         raise BadInput(f"--level {level!r} is unknown; {nearest(level, LEVELS)}")

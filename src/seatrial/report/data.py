@@ -26,7 +26,7 @@ from seatrial.report.read import Remarks
 from seatrial.tables.codec import number, shortest
 
 if TYPE_CHECKING:
-    from seatrial.notes.lint.sheet import Finding
+    from seatrial.notes.lint.findings import Finding
 
 SCHEMA = 1
 MOST_LINTED = 2000

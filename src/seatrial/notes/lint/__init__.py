@@ -34,8 +34,9 @@ from seatrial.notes.lint import (
     totals,
 )
 from seatrial.notes.lint import shifted as cells
+from seatrial.notes.lint.findings import CODES, LEVELS, Finding, in_order
 from seatrial.notes.lint.prose import Prose
-from seatrial.notes.lint.sheet import CODES, LEVELS, Finding, Sheet, in_order
+from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.read import LARGEST_MIB, import_file
 from seatrial.record import Record
 from seatrial.tables import Problem

@@ -14,7 +14,10 @@ import re
 from collections.abc import Callable, Iterator
 
 from seatrial.notes.lint import digits
-from seatrial.notes.lint.sheet import Finding, Row, Sheet, field_of, is_extra
+from seatrial.notes.lint.findings import Finding
+from seatrial.notes.lint.headings import field_of, is_extra
+from seatrial.notes.lint.row import Row
+from seatrial.notes.lint.sheet import Sheet
 from seatrial.tables.headings import MEASURES, NUMBER, clean, decimal, read_heading
 
 FEWEST, MOST_ROWS, MOST_COLUMNS = 3, 200, 10

@@ -15,7 +15,10 @@ from pathlib import Path
 
 from seatrial.columns import ASKED, COLUMNS, DEGREES
 from seatrial.files import write_whole
-from seatrial.notes.lint.sheet import Finding, Row, Sheet, field_of
+from seatrial.notes.lint.findings import Finding
+from seatrial.notes.lint.headings import field_of
+from seatrial.notes.lint.row import Row
+from seatrial.notes.lint.sheet import Sheet
 from seatrial.tables.codec import encode_csv
 
 ALWAYS = frozenset(

@@ -9,7 +9,8 @@ import itertools
 import math
 from collections import Counter
 
-from seatrial.notes.lint.sheet import EXTRA, Row, extras
+from seatrial.notes.lint.headings import EXTRA
+from seatrial.notes.lint.row import Row
 from seatrial.notes.read.sound import MOST_COUNTED
 
 COUNTED = ("gpus", "nodes", "dp", "tp", "pp", "cp", "mbs", "gbs", "ga", "seq", "ep", "shard", "replicate")
@@ -59,7 +60,7 @@ def _columns(row: Row) -> tuple[dict[str, float], dict[str, list[float | None]]]
     if kept is None or kept[0] is not row or kept[1] != len(row.fixed):
         around = row.mates[max(0, row.place - MOST) : row.place + MOST]
         mates = [mate for mate in around if mate is not row and not mate.planned]
-        names = (*(one for one in COUNTED if one in BESIDE or row.shows(one)), *(EXTRA + other for other in extras(row)))
+        names = (*(one for one in COUNTED if one in BESIDE or row.shows(one)), *(EXTRA + other for other in row.extras))
         here = {name: math.log2(count) for name in names if (count := _count(row, name))}
         row.sheet.in_step = kept = row, len(row.fixed), here, {n: [_log(_count(mate, n)) for mate in mates] for n in here}
     return kept[2], kept[3]

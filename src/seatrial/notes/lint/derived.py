@@ -14,8 +14,10 @@ from dataclasses import dataclass
 
 from seatrial.notes.lint.digits import Printed, overlap
 from seatrial.notes.lint.exceptions import excepted
+from seatrial.notes.lint.findings import Finding, Level
 from seatrial.notes.lint.relations import GRAVE, SMALL, scatters
-from seatrial.notes.lint.sheet import Finding, Level, Row, Sheet
+from seatrial.notes.lint.row import Row
+from seatrial.notes.lint.sheet import Sheet
 
 
 @dataclass(frozen=True)

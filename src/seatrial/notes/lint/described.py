@@ -13,9 +13,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from seatrial.notes.lint.digits import slip
+from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.labels import is_mixture, label_parameters
 from seatrial.notes.lint.prose import read_sentence
-from seatrial.notes.lint.sheet import Finding, Sheet
+from seatrial.notes.lint.sheet import Sheet
 from seatrial.tables import Problem
 from seatrial.tables.headings import clean, normal, read_heading
 from seatrial.tables.tongues import in_english

@@ -27,6 +27,11 @@ _WORD = re.compile(r"(?:(?<!\w)\d{1,5}[x×])?(\w+)")
 _TPU = re.compile(r"(?<![\w.])(v[56][ep])(?![\w.])|^(v[2-6][ep]?)(?=-\d+$|$)")
 """A chip of Google's where nobody says whose it is."""
 _APART = re.compile(r"\b(gaudi|rtx|tpu)[ -]?(?=v?\d)")
+_KINDS = re.compile(r"\b(?:[AHBL]20|[AL]4|T4|A[13]0|[AL]40S?|V100S?|P[14]0|P100|[AH][18]00|H200|B[123]00|G[BH][23]00)\b|"
+                    r"\bMI\d{3}X?\b|\bTPU ?v\d\w?|\bv[56][ep]\b|^v[2-6][ep]?$|\bGaudi ?\d?|\bA64FX\b",
+                    re.IGNORECASE)  # fmt: skip
+_NAMED = re.compile(rf"{_KINDS.pattern}|\b(?:mx|nv)?fp(?:4|8|16|32)\b|\bbf16\b|\bint8\b", re.IGNORECASE)
+"""A device, or a kind of number, by which figures differ."""
 
 
 def presets_in(text: str) -> set[str]:
@@ -80,3 +85,21 @@ def device_named(text: str) -> Device | None:
     sized = [device for device in devices if re.search(rf"\b{device['memory_gib']:g} ?-?g", text)]
     most = max(sized or devices, key=lambda device: (device["memory_gib"], device["peak_tflops"].get("bf16", 0.0)))
     return fields.build(Device, most, where="device")
+
+
+@lru_cache(maxsize=4096)
+def devices_in(words: str) -> frozenset[str]:
+    """The kinds of device and number that words name, known or not."""
+    return frozenset(name.lower() for name in _NAMED.findall(words))
+
+
+@lru_cache(maxsize=16384)
+def names_device(cell: str) -> bool:
+    return _NAMED.search(cell) is not None
+
+
+@lru_cache(maxsize=4096)
+def device_of(own: str, section: str) -> tuple[Device | None, bool]:
+    """What the words of a row name, else the headings above it; and whether they speak of one that nobody knows."""
+    named = device_named(own) or (None if _KINDS.search(own) else device_named(section))
+    return named, named is None and _KINDS.search(f"{own} {section}") is not None

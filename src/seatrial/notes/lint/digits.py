@@ -13,6 +13,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 from seatrial.notes.lint.once import once
+from seatrial.notes.read.sound import MOST_MEASURED
 from seatrial.tables.headings import NUMBER, clean, decimal
 
 _FINEST = 1e-6
@@ -53,6 +54,11 @@ class Printed:
         """A value as the column has it; the same turns what is printed into a value where it is inverse."""
         return 1 / value if self.inverse else value * self.scale
 
+    def span(self, low: float, high: float) -> tuple[float, float]:
+        """Two values as the column has them, the lesser first: 0.41 as 41 under a heading of percent."""
+        one, other = self.shown(low), self.shown(high)
+        return (other, one) if other < one else (one, other)
+
     def meant(self, number: float) -> float:
         return 1 / number if self.inverse else number / self.scale
 
@@ -88,6 +94,21 @@ def as_printed(value: float, unit: float) -> str:
 
 def _exponent(unit: float) -> int:
     return int(f"{unit:e}".split("e")[1])
+
+
+def as_there(cell: str, figure: Printed | None, proposed: str | None) -> str | None:
+    """A proposal with the decimal comma and the thousands that the cell has."""
+    if proposed is None or not re.fullmatch(r"\d+(?:\.\d+)?", proposed):
+        return proposed
+    times = re.fullmatch(r"\s*[\d.,]+ ?([kKM])", cell)
+    number = re.search(r"(?<![\d.,])\d+,\d+(?![\d.,])", cell)
+    there = number and float(number[0].replace(",", "."))
+    comma = there and (len(number[0].partition(",")[2]) != 3 if figure is None else abs(figure.value - there) < 1e-9)  # type: ignore[index]
+    if money := re.match(r"[$€£]\s?", cell):
+        return money[0] + (f"{int(proposed):,}" if proposed.isdigit() and "," in cell else proposed)
+    if comma and re.fullmatch(r"\d+\.\d\d0", proposed):
+        proposed = proposed[:-1]  # three digits behind a comma are thousands
+    return (proposed.replace(".", ",") if comma else proposed) + (times[1] if times else "")
 
 
 @lru_cache(maxsize=16384, typed=True)
@@ -190,6 +211,23 @@ def plain(text: str) -> str:
     """The first number of a cell, as Python reads it."""
     match = NUMBER.search(clean(text))
     return decimal(match.group()) if match else ""
+
+
+_A_FIGURE = re.compile(rf"[~≈<>]?\s*[$€£]?\s*({NUMBER.pattern})\s*(?:([kKMBT])\b)?\s*"
+                       r"(?:%|[x×]|[$€£]|hrs?|h|d|days?|hours?|tokens?)?")  # fmt: skip
+MOST_WORKED_OUT = 1e30
+"""As the FLOPs of a whole training are."""
+_TIMES = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
+
+
+@lru_cache(maxsize=65536)
+def alone(cell: str) -> float | None:
+    """The number of a cell that holds one and hardly anything else: `3.68x`, `95.2%`, `$1.4k`."""
+    match = _A_FIGURE.fullmatch(clean(cell))
+    if match is None:
+        return None
+    value = float(decimal(match[1])) * _TIMES.get(match[2] or "", 1.0)
+    return value if not value or 1 / MOST_MEASURED <= abs(value) <= MOST_WORKED_OUT else None
 
 
 def places(text: str) -> int:

@@ -16,8 +16,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from seatrial.notes.lint.headings import EXTRA
 from seatrial.notes.lint.labels import label_parameters
-from seatrial.notes.lint.sheet import EXTRA, Row, extras
+from seatrial.notes.lint.row import Row
 
 FIELDS = ("sec_per_it", "tflops", "tokens_per_s", "tokens_per_s_per_process", "samples_per_s", "mfu", "aggr_pflops", "world",
           "gbs", "seq", "iteration", "size")  # fmt: skip
@@ -114,7 +115,7 @@ def _same_products(column: list[float], others: list[tuple[list[float], int]], m
 
 
 def numeric(row: Row) -> list[str]:
-    return extras(row)
+    return row.extras
 
 
 def _value(row: Row, name: str) -> float | None:

@@ -15,9 +15,13 @@ from functools import lru_cache
 from itertools import chain, pairwise
 
 from seatrial.columns import LAYOUT
+from seatrial.notes.lint.broken import broken_and_kept
 from seatrial.notes.lint.digits import Slip, overlap, slip
-from seatrial.notes.lint.repairs import broken_and_kept
-from seatrial.notes.lint.sheet import CONFIGURATION, MEASURED, Finding, Level, Nearby, Row, Sheet, field_of, is_extra
+from seatrial.notes.lint.findings import Finding, Level
+from seatrial.notes.lint.headings import field_of, is_extra
+from seatrial.notes.lint.nearby import Nearby
+from seatrial.notes.lint.row import CONFIGURATION, MEASURED, Row
+from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.read.statements import read_status
 from seatrial.tables.headings import NUMBER, read_heading
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from seatrial.tables.headings import clean
 
 if TYPE_CHECKING:
-    from seatrial.notes.lint.sheet import Row
+    from seatrial.notes.lint.row import Row
 
 _BUT = re.compile(r"\b(?:except(?:ing)?|but|apart from|other than|excluding|save for|unless|otherwise|instead of|only)\b|"
                   r"\bsauf\b|\bau(?:ss|ß)er\b|\bexcepto\b|\bsalvo\b|\btranne\b|除|以外", re.IGNORECASE)  # fmt: skip

@@ -22,8 +22,10 @@ from typing import Literal, NamedTuple
 from seatrial import arith
 from seatrial.errors import BadInput
 from seatrial.notes.lint.digits import Printed, overlap
+from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.labels import is_mixture, label_parameters
-from seatrial.notes.lint.sheet import Finding, Row, Sheet
+from seatrial.notes.lint.row import Row
+from seatrial.notes.lint.sheet import Sheet
 from seatrial.spec import Model, is_gated
 
 FORMULAS = ("sc21", "megatron-2022-old", "hardware", "palm", "parameters", "label")

@@ -19,8 +19,11 @@ from itertools import pairwise
 from seatrial.errors import BadInput
 from seatrial.notes.lint import counts, relations
 from seatrial.notes.lint.digits import powers_that_lost_one, slip
+from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.model_size import fits_label, sizes
-from seatrial.notes.lint.sheet import MEASURED, Finding, Row, Sheet, mode, round_number
+from seatrial.notes.lint.row import MEASURED, Row
+from seatrial.notes.lint.sheet import Sheet
+from seatrial.notes.lint.usual import mode, round_number
 from seatrial.record import Record
 from seatrial.stages import read as read_split
 from seatrial.tables.headings import normal, read_heading

@@ -15,9 +15,11 @@ from dataclasses import dataclass, replace
 
 from seatrial import arith
 from seatrial.errors import BadInput
+from seatrial.notes.lint.findings import Finding, Level
 from seatrial.notes.lint.formulas import ALIKE, COMMON_VOCABULARIES, LABELS, candidates, row_fits, slack
 from seatrial.notes.lint.labels import label_parameters
-from seatrial.notes.lint.sheet import Finding, Level, Row, Sheet
+from seatrial.notes.lint.row import Row
+from seatrial.notes.lint.sheet import Sheet
 from seatrial.spec import Model, is_gated
 
 _CERTAIN, _ANOTHER_KIND = 0.2, 0.8

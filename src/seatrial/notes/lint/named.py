@@ -15,7 +15,9 @@ import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from seatrial.notes.lint.sheet import EXTRA, Row, Sheet, field_of, is_extra
+from seatrial.notes.lint.headings import EXTRA, field_of, is_extra
+from seatrial.notes.lint.row import Row
+from seatrial.notes.lint.sheet import Sheet
 from seatrial.tables.headings import clean, normal, older
 from seatrial.tables.tongues import in_english
 

@@ -11,12 +11,15 @@ from dataclasses import replace
 from itertools import pairwise
 
 from seatrial.notes.lint import relations, shares
+from seatrial.notes.lint.broken import broken_and_kept
 from seatrial.notes.lint.digits import slip
 from seatrial.notes.lint.duplicates import same_configuration, settings
+from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.formulas import Reading
 from seatrial.notes.lint.labels import label_parameters
-from seatrial.notes.lint.repairs import broken_and_kept
-from seatrial.notes.lint.sheet import Finding, Nearby, Row, Sheet
+from seatrial.notes.lint.nearby import Nearby
+from seatrial.notes.lint.row import Row
+from seatrial.notes.lint.sheet import Sheet
 from seatrial.tables.headings import clean
 
 _FALL = 0.03
@@ -140,8 +143,7 @@ def _off_the_line(group: list[Row]) -> list[Finding]:
     if figure is None or meant <= 0 or abs(math.log(memory / meant)) < _OFF_LINE:
         return []
     value = figure.value * meant / memory
-    ends = sorted((figure.shown(0.97 * value), figure.shown(1.03 * value)))
-    typed = slip(figure.like(figure.value), (ends[0], ends[1]))
+    typed = slip(figure.like(figure.value), figure.span(0.97 * value, 1.03 * value))
     likely = typed is not None and typed.chance < _LIKELY
     if not likely and good[0] in (0, len(group) - 1):
         return []  # beyond the others the line may bend

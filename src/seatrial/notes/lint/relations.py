@@ -19,10 +19,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from seatrial.notes.lint import discover, named
+from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.formulas import ALIKE, row_fits
+from seatrial.notes.lint.headings import EXTRA
 from seatrial.notes.lint.labels import label_parameters
 from seatrial.notes.lint.means import NONE, WINDOW, Misses
-from seatrial.notes.lint.sheet import EXTRA, Finding, Row, Sheet
+from seatrial.notes.lint.row import Row
+from seatrial.notes.lint.sheet import Sheet
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import statistics
 
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.digits import Slip
-from seatrial.notes.lint.sheet import Row
+from seatrial.notes.lint.row import Row
 
 ALIKE = 1.05
 """Within which rows of one share have the same memory."""

@@ -15,9 +15,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import combinations
 
+from seatrial.notes.lint.broken import broken_and_kept
+from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.relations import MEASURES
-from seatrial.notes.lint.repairs import broken_and_kept
-from seatrial.notes.lint.sheet import MEASURED, Finding, Row, Sheet
+from seatrial.notes.lint.row import MEASURED, Row
+from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.read.outline import Outline
 from seatrial.notes.read.rows import TIMED, fits, row_record
 from seatrial.record import Record

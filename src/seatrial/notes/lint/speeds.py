@@ -13,10 +13,12 @@ import statistics
 from collections.abc import Iterator
 
 from seatrial.notes.lint import digits
+from seatrial.notes.lint.broken import broken_and_kept
 from seatrial.notes.lint.digits import Printed
+from seatrial.notes.lint.findings import Finding, Level
 from seatrial.notes.lint.labels import label_parameters
-from seatrial.notes.lint.repairs import broken_and_kept
-from seatrial.notes.lint.sheet import Finding, Level, Row, Sheet
+from seatrial.notes.lint.row import Row
+from seatrial.notes.lint.sheet import Sheet
 
 NAMES = ("sec_per_it", "tokens_per_s", "tokens_per_s_per_process", "samples_per_s", "tflops", "mfu", "hfu")
 FEWEST, MOST_ROWS = 3, 500
@@ -176,6 +178,6 @@ def _explained(row: Row, name: str, figure: Printed, meant: float, low: float, h
         if what in ("of one process", "of a node", "of all"):
             return figure.like(figure.value * times), what
         return digits.as_printed(figure.shown(figure.value * times), unit * times), what
-    ends = sorted((figure.shown(low), figure.shown(high)))
-    slip = digits.slip(figure.like(figure.value), (ends[0], ends[1])) if ends[0] > 0 else None
+    ends = figure.span(low, high)
+    slip = digits.slip(figure.like(figure.value), ends) if ends[0] > 0 else None
     return (slip.text, slip.how) if slip is not None and slip.how in ("a digit too many", "a digit lost") else (None, "")

@@ -11,7 +11,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from seatrial.notes.lint.digits import slip
-from seatrial.notes.lint.sheet import MEASURED, Finding, Level, Row, Sheet, field_of, kind_beside
+from seatrial.notes.lint.findings import Finding, Level
+from seatrial.notes.lint.headings import field_of, kind_beside
+from seatrial.notes.lint.row import MEASURED, Row
+from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.read.statements import read_status
 from seatrial.tables import Problem
 from seatrial.tables.headings import NUMBER, read_heading

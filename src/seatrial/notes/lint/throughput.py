@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 
 from seatrial.notes.lint import derived, digits, relations
 from seatrial.notes.lint.digits import Slip, as_time, slip
+from seatrial.notes.lint.findings import Finding, Level
 from seatrial.notes.lint.formulas import (
     ALIKE,
     ALIKE_SLACK,
@@ -30,7 +31,9 @@ from seatrial.notes.lint.formulas import (
 )
 from seatrial.notes.lint.means import WINDOW, Misses
 from seatrial.notes.lint.model_size import MODELS_DIFFER, fits_label, of_another_shape
-from seatrial.notes.lint.sheet import Finding, Level, Row, Sheet, mode, round_number
+from seatrial.notes.lint.row import Row
+from seatrial.notes.lint.sheet import Sheet
+from seatrial.notes.lint.usual import mode, round_number
 
 # Scores of an explanation: what speaks for the value that one cell would have.
 UNIT = 6.0

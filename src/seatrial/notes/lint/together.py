@@ -10,9 +10,11 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
+from seatrial.notes.lint.broken import broken_and_kept
 from seatrial.notes.lint.digits import slip
-from seatrial.notes.lint.repairs import broken_and_kept
-from seatrial.notes.lint.sheet import Finding, Row, Sheet
+from seatrial.notes.lint.findings import Finding
+from seatrial.notes.lint.row import Row
+from seatrial.notes.lint.sheet import Sheet
 from seatrial.tables.headings import NUMBER, clean, normal, read_heading
 
 OF_A_MODEL = re.compile(r"\bparams?\b|\bparameters\b|\blayers\b|\bhidden\b|\bd model\b|\bheads\b|\bffn\b|\bvocab")

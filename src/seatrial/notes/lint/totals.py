@@ -19,7 +19,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from seatrial.notes.lint import digits
-from seatrial.notes.lint.sheet import EXTRA, Finding, Row, Sheet
+from seatrial.notes.lint.findings import Finding
+from seatrial.notes.lint.headings import EXTRA
+from seatrial.notes.lint.row import Row
+from seatrial.notes.lint.sheet import Sheet
 from seatrial.tables.headings import NUMBER, clean, decimal, normal
 from seatrial.tables.tongues import in_english
 

@@ -1,0 +1,88 @@
+"""Which relations of its table a row breaks, and which it keeps.
+
+    broken, kept = broken_and_kept(row)  [(relation, its rule, by which logarithm it is off)], [(relation, its rule)]
+"""
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import replace
+
+from seatrial.notes.lint import derived
+from seatrial.notes.lint.copied import source
+from seatrial.notes.lint.exceptions import excepted
+from seatrial.notes.lint.headings import EXTRA
+from seatrial.notes.lint.relations import GRAVE, UNSAID, Relation, Rule, key_of, off_by, relations_of, rule_of
+from seatrial.notes.lint.row import Row
+
+Broken = tuple[Relation, Rule, float]
+Kept = tuple[Relation, Rule]
+CLOSELY = 0.002
+"""Beyond its digits by how much a row may miss what others keep to exactly."""
+MANY = 3.0
+"""Logarithm of a factor by which nobody changes a batch without a word."""
+
+
+def broken_and_kept(row: Row) -> tuple[list[Broken], list[Kept]]:
+    row.judged = row.judged or _judge(row)
+    broken, kept = row.judged
+    return broken, kept
+
+
+def _judge(row: Row) -> tuple[list[Broken], list[Kept]]:
+    broken: list[Broken] = []
+    unsaid: list[Broken] = []
+    kept: list[Kept] = []
+    for relation in relations_of(row):
+        rule = rule_of(row, relation)
+        measured = rule and off_by(row, relation, rule)
+        if rule is None or not measured or rule.support < 2 and relation.exact:
+            continue
+        off, may = measured
+        if abs(off) <= may:
+            kept.append((relation, rule))
+        elif excepted(row, off, functools.partial(_keeps, relation=relation, rule=rule)):
+            # Then it is what the text says, and no more than that.
+            kept.append((relation, replace(rule, constant=rule.constant + off)))
+        elif abs(off) > may + (CLOSELY if relation.exact and rule.support >= 4 else 0.004) and not _of_nodes(row, relation):
+            (unsaid if _unstated(row, relation, off) else broken).append((relation, rule, off))
+    # A row that ran with another batch breaks all that the batch is part of.
+    if broken or any(("gbs", -1) in relation.terms for relation, _ in kept):
+        broken += unsaid
+    return broken, kept
+
+
+def _keeps(row: Row, relation: Relation, rule: Rule) -> bool:
+    measured = off_by(row, relation, rule) if rule_of(row, relation) == rule else None
+    return measured is not None and abs(measured[0]) <= measured[1]
+
+
+def _unstated(row: Row, relation: Relation, off: float) -> bool:
+    """A power of two in a relation whose batch or sequence the row does not print: it ran with another one."""
+    unsaid = UNSAID in key_of(row, relation) or ("gbs", -1) in relation.terms and not row.shows("gbs") and not (
+        row.composed and row.shows("ga"))  # fmt: skip
+    if unsaid and any(source(row, name) is not None for name in relation.measures):
+        return False  # a figure that was copied
+    return unsaid and abs(off) < MANY and abs(off / math.log(2) - round(off / math.log(2))) < 0.02
+
+
+def _of_nodes(row: Row, relation: Relation) -> bool:
+    """An aggregate that follows from TFLOPs which are a node's: those are what is unlike the other rows, not the aggregate."""
+    habit = derived.aggregate_fits(row, row.get("tflops") or 0.0) if relation.name == "the aggregate" else None
+    if habit is None or habit.each == "processes":
+        return habit is not None
+    ratio = row.reading.ratio(row) if row.reading is not None else None
+    return not ratio or abs(math.log(ratio)) > GRAVE  # else the TFLOPs are right, and the aggregate is over nodes
+
+
+def is_part(name: str, relation: Relation) -> bool:
+    return any(name == term for term, _ in relation.terms)
+
+
+def has_flops(relation: Relation) -> bool:
+    return any(name in ("flops", "token_flops") for name, _ in relation.terms)
+
+
+def is_found(relation: Relation) -> bool:
+    """Whether it is of a column that no field takes, and was found in the rows."""
+    return relation.terms[0][0][:1] == EXTRA

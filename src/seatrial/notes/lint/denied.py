@@ -1,0 +1,73 @@
+"""A setting that the text states and that nearly all rows deny: said once, at the text's line."""
+from __future__ import annotations
+
+import math
+import re
+import statistics
+
+from seatrial.notes.lint.findings import Finding
+from seatrial.notes.lint.relations import ENOUGH_ROWS, RELATIONS, SMALL, UNSAID, key_of, term
+from seatrial.notes.lint.row import Row
+from seatrial.notes.lint.usual import round_number
+
+_FROM_TEXT = ("gbs", "seq", "mbs", "tp")
+
+
+def stated_otherwise(mates: list[Row]) -> list[Finding]:
+    """A setting that the text states and that nearly all rows deny by one factor: once, at the text's line."""
+    first = mates[0]
+    told: dict[str, set[float]] = {}
+    for relation in RELATIONS:
+        rule = first.sheet.rules.get(("table", first.key, key_of(first, relation))) if relation.exact else None
+        if rule is None or rule.support < ENOUGH_ROWS or abs(rule.constant) < 0.1:
+            continue
+        asked = [name for name, power in relation.terms if power == -1 and name in _FROM_TEXT
+                 and first.stated_above(name) and not any(row.shows(name) for row in mates)]  # fmt: skip
+        if not asked:
+            continue
+        if UNSAID in key_of(first, relation) or any(term(first, name, {}) is None for name, _ in relation.terms):
+            continue
+        counts = {row.world or 1 for row in mates} | {first.procs or 1}
+        counts |= {4, 8, 16} if first.record.nodes and not first.record.gpus and not first.record.procs_per_node else set()
+        if any(abs(abs(rule.constant) - math.log(count)) < 0.01 for count in counts):
+            continue  # of one device, or of all of them
+        for name in asked:
+            was = first.stated_above(name)
+            assert was is not None
+            meant = float(was[0]) * math.exp(rule.constant)  # type: ignore[arg-type]
+            whole = (round(meant), 2 ** max(0, round(math.log2(meant))))
+            near = [n for n in whole if abs(n / meant - 1) < 0.01 and round_number(n)]
+            if near:
+                told.setdefault(name, set()).add(near[-1])
+    # Where the batch and the sequence would both do, the batch is what people change, unless the FLOPs of a token tell.
+    longer = "seq" in told and len(told["seq"]) == 1 and _attends(mates, first.seq or 0, int(min(told["seq"])))
+    name = "seq" if longer else "gbs" if "gbs" in told else next(iter(told), "")
+    values = told.get(name, set())
+    if len(values) != 1:
+        return []
+    value, line = first.stated_above(name) or (0, 0)
+    meant = min(values)
+    words = "\n".join(first.sheet.text(first).lines[line - 1 : line])
+    clauses = [one for one in re.split(r"[,;()]", words) if re.search(rf"(?<![\d.]){meant:g}(?![\d.])", one)]
+    if any(not re.search(r"hidden|dim|width|ffn|mlp|layers", one, re.IGNORECASE) for one in clauses):
+        return []  # it says both, of one thing and of another
+    hints = first.sheet.text(first).hints
+    loosely, surely = (hints.nearest(first.record, name, surely=sure) for sure in (False, True))
+    if loosely is not None and loosely[1] > line and loosely[0] == meant:
+        return []  # what is nearer to the rows says so
+    value, line = surely if surely is not None and surely[1] > line else (value, line)
+    message = f"line {line} says {first.column(name)} {value}, and the figures of the rows below agree on {meant:g}"
+    return [Finding(file=first.record.source_file, line=line, code="header-vs-row", level="error", message=message,
+                    column=first.column(name), printed=str(value), proposed=f"{meant:g}")]  # fmt: skip
+
+
+def _attends(mates: list[Row], was: int, seq: int) -> bool:
+    """Whether a token needs more or less than in other tables of that sequence, as it does where it attends to another one."""
+    here, there = ([math.log(row.record.tflops / tokens) for row in rows
+                    if row.record.tflops and (tokens := row.record.tokens_per_s_per_process)]
+                   for rows in (mates, [row for row in mates[0].elsewhere if row.key != mates[0].key and row.seq == was
+                                        and row.record.size_label == mates[0].record.size_label]))  # fmt: skip
+    if min(len(here), len(there)) < ENOUGH_ROWS:
+        return False
+    more = statistics.median(here) - statistics.median(there)
+    return abs(more) > SMALL and (more > 0) == (seq > was)

@@ -1,0 +1,66 @@
+"""Rows that break a relation because they are counted otherwise, and by no slip of the hand.
+
+    habits(judged)                       rows and relations that they break by a factor that others break them by too
+"""
+from __future__ import annotations
+
+import math
+
+from seatrial.notes.lint.broken import Broken, Kept, has_flops, is_found
+from seatrial.notes.lint.relations import RELATIONS, SMALL, Relation, Rule, is_measure, slack, wobble
+from seatrial.notes.lint.row import Row
+
+BY_WHAT_IS_UNSAID = ("GPUs of a replica", "micro-batches of all replicas")
+"""Relations that hold where what nobody says is the same in every row: two rows that deny them show that it is not."""
+LONGER = "longer sequences"
+OF_TOKENS = tuple(relation.name for relation in RELATIONS if ("token_flops", -1) in relation.terms)
+
+
+def habits(judged: dict[Row, tuple[list[Broken], list[Kept]]]) -> set[tuple[Row, str]]:
+    """Rows and relations that they break by a factor that others break them by too: three rows, or two that stand together."""
+    offs: dict[tuple[str, str], list[tuple[float, Row]]] = {}
+    plain: dict[tuple[Row, str], int] = {}
+    for row, (broken, _) in judged.items():
+        for relation, rule, off in broken:
+            if off > 0 and row.seq is None and ("token_flops", -1) in relation.terms:
+                offs.setdefault((row.record.source_file, LONGER), []).append((off, row))
+            if not any(abs(abs(off) - math.log(unit)) < 0.05 for unit in (10, 60, 1000)):
+                offs.setdefault((row.record.source_file, relation.name), []).append((off, row))
+                plain[row, relation.name] = rule.support if _all_said(row, relation, rule) else 0
+    found = set()
+    for (file, name), each in list(offs.items()):
+        if name == LONGER:
+            # Rows that need more for a token, each in its own measure, ran with longer sequences that nobody says.
+            keys = [row.key for row in dict.fromkeys(row for _, row in each)]
+            found |= {(row, other) for _, row in each if keys.count(row.key) > 1 for other in OF_TOKENS}
+            del offs[file, name]
+    for (_, name), each in offs.items():
+        each.sort(key=lambda pair: pair[0])
+        for at, (off, row) in enumerate(each):
+            alike = [other for other_off, other in each[max(0, at - 20) : at + 20] if abs(other_off - off) < 0.006]
+            if name in BY_WHAT_IS_UNSAID and len({other for _, other in each if other.key == row.key}) > 1:
+                found.add((row, name))
+                continue
+            if plain[row, name] >= 2 * len(alike):
+                continue  # pasted or typed together
+            kin = [other for other in alike if other.key == row.key and abs(other.place - row.place) == 1]
+            if len(alike) > 2 or len(alike) == 2 and (len(kin) == 1 or not row.shows("gbs")):
+                found.add((row, name))
+    return found
+
+
+def _all_said(row: Row, relation: Relation, rule: Rule) -> bool:
+    """Whether nothing that the relation needs is left to what nobody says: then no habit explains that it does not hold."""
+    counts = {"gpus", "nodes", "dp"}
+    said = all(is_measure(name) or name == "seq" or row.shows(name) or name in ("world", "cp") and any(map(row.shows, counts))
+               for name, _ in relation.terms)  # fmt: skip
+    return relation.exact and rule.constant == 0.0 and said
+
+
+def counted_otherwise(row: Row, relation: Relation, rule: Rule, off: float) -> bool:
+    """Whether the text counts FLOPs, tokens to train on, or a batch, in two ways that differ by as much as the row is off."""
+    text = row.sheet.text(row)
+    flops, tokens = text.ratios
+    ratios = tokens if is_found(relation) else flops if has_flops(relation) else frozenset()
+    ratios |= {math.log(2)} if text.paired and ("gbs", -1) in relation.terms else set()
+    return any(abs(abs(off) - ratio) <= slack(row, relation) + wobble(row, relation, rule) + 2 * SMALL for ratio in ratios)

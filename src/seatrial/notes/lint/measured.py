@@ -1,0 +1,141 @@
+"""What speaks for another figure of a row: a time, a rate or a share that was measured, or worked out from such.
+
+    repair(row, "tflops", 138.6, (-0.001, 0.001), broken)   with its points: a slip of the hand, another unit, of a whole node
+"""
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from seatrial.notes.lint import digits
+from seatrial.notes.lint.broken import Broken
+from seatrial.notes.lint.copied import source, stale
+from seatrial.notes.lint.digits import Printed
+from seatrial.notes.lint.headings import EXTRA
+from seatrial.notes.lint.peers import in_line, leaning
+from seatrial.notes.lint.points import ABOVE, ANOTHER_RELATION, FAR, WORKED_OUT, Repair
+from seatrial.notes.lint.relations import GRAVE, MEASURES, PEAKS, is_measure
+from seatrial.notes.lint.row import Row
+from seatrial.notes.lint.throughput import SLIP, formula_of_another
+from seatrial.notes.lint.usual import mode
+from seatrial.tables.headings import older
+
+THOUSANDS = ("tokens_per_s", "tokens_per_s_per_process", "tflops", "samples_per_s")
+"""What people write in thousands, or in units a thousandth of the column's."""
+ONE_TEXT = ("two digits exchanged", "a digit too many")
+"""Slips that hardly more than one number can have led to."""
+UNIT, PART = 5.0, 4.0
+"""A unit; per node or per GPU."""
+UNEXPLAINED = 1.0
+"""Against a figure that no slip turns into the printed one."""
+DOUBLED = 1.5
+"""Against a figure that would be exactly twice or half: counts are doubled by people, what is measured is not."""
+RECOMPUTED = 2.5
+"""TFLOPs are exactly 4/3 or 3/4 of what they should be: the recomputed forward pass is counted, or is not."""
+POINTED = 1.0
+PEAK = 1.5
+"""A share of the peak that is off by the ratio of two devices' peaks, as their data sheets have them for 16 and 8 bits."""
+MEANS = 0.04
+"""By how much means over other iterations miss each other."""
+_TIME_UNITS = {1000.0: ("milliseconds", "ms-not-s"), 1e-3: ("seconds", "time-unit"), 60.0: ("seconds", "time-unit"),
+               1 / 60.0: ("minutes", "time-unit"), 1 / 3600.0: ("hours", "time-unit")}  # fmt: skip
+"""Printed over meant time -> the unit it is in."""
+
+
+def repair(row: Row, name: str, value: float, bounds: tuple[float, float], broken: list[Broken]) -> Repair:
+    """`bounds`: how far it may be from the solved value, as logarithms."""
+    score = ANOTHER_RELATION * (len(broken) - 1)
+    last = any(relation.name in row.groups and relation.terms[0][0] == name for relation, _, _ in broken)
+    loose = any(rule.misses.is_loose for _, rule, _ in broken)
+    counted = name[:1] == EXTRA and all(not is_measure(n) for relation, _, _ in broken for n, _ in relation.terms[1:])
+    score += WORKED_OUT if counted else WORKED_OUT / 2 if last else 0.0
+    figure = row.printed(name)
+    assert figure is not None
+    low, high = (value * math.exp(min(max(bound, -0.05), 0.05)) for bound in (min(bounds), max(bounds)))
+    ratio = figure.value / value
+    like = _like(row, name, figure)
+    shown, why, code = like.like(value), "", ""
+    # What was solved may miss a number that was typed by half a digit; where the point moved the last digit did too.
+    half = min((figure.step or figure.unit) / 2 * max(1.0, value / figure.value), 0.003 * value)
+    half = max(0.0, half - (high - low) / 2) if abs(math.log(value / figure.value)) < FAR else half
+    # Means over other iterations miss each other by more than they mostly do.
+    loose = loose or 0 < 2 * figure.step < figure.unit  # by as much as its author says
+    wide = max(0.0, MEANS - (high / low - 1) / 2) if loose else 0.0
+    text, ends = figure.like(figure.value), figure.span(low - half, high + half)
+    recomputed = name == "tflops" and min(abs(math.log(ratio * 3 / 4)), abs(math.log(ratio * 4 / 3))) < 0.008
+    slip = digits.slip(text, ends) or (digits.slip(text, ends, wide=wide) if wide and not recomputed else None)
+    twice = next((times for times in (2.0, 0.5) if abs(math.log(value / figure.value / times)) < max(0.006, wide)), 0.0)
+    copied = source(row, name) is not None
+    if slip is not None and (copied or slip.how in ("one digit changed", "a digit lost") and twice):
+        slip = None  # nobody mistypes one row's figure into another's, nor into half of it
+    if twice and loose and not copied:
+        shown = like.like(figure.value * twice)
+    pointless = figure.value * (like.step or like.unit) / ((figure.step or figure.unit) or math.inf)
+    if like is not figure and (low - half) * (1 - wide) <= pointless <= (high + half) * (1 + wide):
+        # The point that the other cells of the column have, and this one lost.
+        score, why, shown, value = score + SLIP[0][1], " (the point moved)", like.like(pointless), pointless
+    elif slip is not None:
+        points = next(points for chance, points in SLIP if slip.chance < chance)
+        score, why = score + points, f" ({slip.how})"
+        score += _pointed(row, name, slip.text) if slip.how == "the point moved" else 0.0
+        near = points >= 2 and abs(figure.meant(slip.value) - value) <= 0.55 * figure.unit
+        if points >= 3 or near or loose and slip.alone or slip.how == "the point moved" or points >= 2 and slip.how in ONE_TEXT:
+            shown, value = slip.text, figure.meant(slip.value)
+    tight = max(high / low - 1 + 0.004, wide)
+    for times, (unit, its) in _TIME_UNITS.items() if name == "sec_per_it" else ():
+        if abs(math.log(ratio / times)) < tight:
+            score, why, code = score + UNIT, f" (the time is in {unit})", its
+            shown = digits.as_time(row.cell(name), figure, figure.value / times, unit)
+    node = row.procs if row.procs and row.procs > 1 else 8  # what nodes have where nobody says it
+    world = row.world or 1
+    parts: dict[float, str] = {node: "of a whole node", world: "of all processes", 1 / world: "of one process"}
+    if name in ("tokens_per_s", "samples_per_s", "aggr_pflops") or name[:1] == EXTRA:
+        parts = {1 / node: "of one device of a node", node / world: "of one node"} | parts
+    if row.seq and name in ("samples_per_s", "tokens_per_s"):
+        parts[row.seq if name == "samples_per_s" else 1 / row.seq] = "tokens" if name == "samples_per_s" else "samples"
+    for times, what in parts.items() if name != "sec_per_it" else ():
+        if times != 1 and abs(math.log(ratio / times)) < tight:
+            # An eighth of what more than eight devices do is nothing that anybody measures.
+            odd = times == 1 / node and world not in (1, node)
+            score, why, shown = score + PART / (1 + odd), f" (that is {what})", like.like(figure.value / times)
+            code = "tflops-per-node" if name == "tflops" and times == row.procs else ""
+    for times, what in ((1e-3, "in thousands"), (1e3, "of thousands")) if name in THOUSANDS and not why else ():
+        if abs(math.log(ratio / times)) < tight:
+            score, why = score + PART, f" ({what})"
+            shown = digits.as_printed(figure.shown(figure.value / times), (figure.step or figure.unit) * figure.scale / times)
+    if name == "tflops" and not why and min(abs(math.log(ratio * 3 / 4)), abs(math.log(ratio * 4 / 3))) < min(tight, 0.008):
+        score, code = score + RECOMPUTED, "formula-mixed"
+        why = " (the recomputed forward pass is counted)" if ratio > 1 else " (the recomputed forward pass is not counted)"
+    peak = (row.peak or math.inf) if name == "tflops" else math.inf
+    score += ABOVE * ((figure.value > peak) - (value > peak))
+    score -= ABOVE * 2 if name in ("mfu", "hfu") and value > 1.0 >= figure.value else 0.0
+    if name in MEASURES:
+        score += leaning(row, name, figure.value, value)
+    elif name[1:] not in older(tuple(row.record.printed)):  # a time before a change is as long as the model has it
+        score += in_line(row, name, figure.value, value)
+    if name in ("mfu", "hfu") and not why and any(abs(math.log(ratio * a / b)) < 0.006 for a in PEAKS for b in PEAKS if a != b):
+        score, why = score + PEAK, " (over the peak of another device)"
+    unexplained = not why and not copied and name[:1] != EXTRA
+    if unexplained and any(abs(abs(math.log(ratio)) - math.log(power)) < 0.006 for power in (2, 4)):
+        score -= DOUBLED + (name == "sec_per_it")
+    elif unexplained and abs(math.log(ratio)) > GRAVE and row.shows("gbs"):
+        score -= UNEXPLAINED
+    other = formula_of_another(row) if name == "tflops" and not why else None
+    if other is not None:
+        score, why, code = score + other.score, f" ({other.message})", other.code
+    shown += "%" if row.cell(name).endswith("%") else ""
+    return Repair(name=name, value=value, shown=shown, score=score + stale(row, name), why=why, code=code)
+
+
+def _like(row: Row, name: str, figure: Printed) -> Printed:
+    """A figure with the digits that its column has, where the row's own cell holds another figure."""
+    others = [its for mate in row.around if mate is not row and (its := mate.printed(name)) is not None]
+    step, usual = figure.step or figure.unit, mode((its.step or its.unit) for its in others)[0]
+    return replace(figure, step=usual) if isinstance(usual, float) and usual < step and not figure.inverse else figure
+
+
+def _pointed(row: Row, name: str, text: str) -> float:
+    """Above 0 when a point that moved leaves as many digits behind it as all other cells of the column have, and what is
+    printed does not; below 0 the other way round."""
+    places = {digits.places(cell) for mate in row.around if mate is not row and (cell := mate.cell(name))}
+    return POINTED * ((digits.places(text) in places) - (digits.places(row.cell(name)) in places)) if len(places) == 1 else 0.0
