@@ -32,6 +32,7 @@ from seatrial.notes.lint import (
     throughput,
     together,
     totals,
+    trends,
 )
 from seatrial.notes.lint import shifted as cells
 from seatrial.notes.lint.findings import CODES, LEVELS, Finding, in_order
@@ -96,6 +97,7 @@ def _look(
     found += model_size.mend_text(sheet)
     for rule in RULES:
         found += rule(sheet)
+    found += trends.check(sheet, {(f.file, f.line) for f in found if f.level != "info"})
     found = [_at_its_cell(finding, sheet) for finding in _once(found)]
     return in_order(found, list(sheet.prose) or list(sheet.files)), sheet
 

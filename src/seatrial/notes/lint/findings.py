@@ -35,7 +35,7 @@ CODES: dict[str, str] = {
     "memory-unit": "memory in another unit than the cell or the heading says",
     "memory-mismatch": "memory that a slip of the hand makes differ from the same configuration elsewhere",
     "memory-over-capacity": "more memory than the device has, or than the text says is usable",
-    "outlier": "ten times, or a tenth of, a column that hardly differs",
+    "outlier": "far from what rows have that differ in little",
     "gbs-scaling-outlier": "the time does not follow the number of micro-batches",
     "label-vs-params": "the size label does not fit the layers and the hidden size",
     "label-convention": "one table labels sizes with the embedding and without",

@@ -159,7 +159,7 @@ def extrapolated(mates: list[Row]) -> Iterator[Finding]:
                 yield row.find("extrapolated", "warning", f"{exact}: extrapolated and not measured", name="sec_per_it")
 
 
-LITTLE = {"loss": 2.0, "mfu": 2.0, "tflops": 2.0, "mem_value": 2.5}
+LITTLE = {"loss": 2.0, "mfu": 2.0}
 """What hardly differs between rows of one model and device, and by which factor it may."""
 
 

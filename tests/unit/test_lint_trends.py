@@ -1,0 +1,56 @@
+"""Figures that rows with nearly the same layout deny, where nothing in the row itself tells."""
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from seatrial.notes.lint import Finding
+
+Lint = Callable[[str], list[Finding]]
+MEMORY = """# 13B on A100 80GB, seq 2048, ZeRO-1
+
+| GPUs | TP | PP | MBS | mem (GiB) |
+| --- | --- | --- | --- | --- |
+| 64 | 1 | 4 | 1 | 41.2 |
+| 64 | 2 | 2 | 1 | 40.3 |
+| 64 | 2 | 4 | 1 | 24.9 |
+| 64 | 2 | 4 | 2 | 33.8 |
+| 64 | 4 | 2 | 1 | {one} |
+| 64 | 4 | 4 | 4 | 36.0 |
+| 128 | 4 | 4 | 4 | 34.6 |
+"""
+TIMES = """# weak scaling of a 7B
+
+| Nodes | GBS | s/step |
+| --- | --- | --- |
+| 1 | 64 | 6.21 |
+| 2 | 128 | 6.30 |
+| 4 | 256 | {one} |
+| 8 | 512 | 6.55 |
+| 16 | 1024 | 6.80 |
+"""
+
+
+
+@pytest.mark.parametrize("text, right", [(MEMORY, "24.6"), (TIMES, "6.41")])
+def test_rows_that_follow_their_layout_are_not_doubted(lint: Lint, text: str, right: str):
+    assert lint(text.format(one=right)) == []
+
+
+@pytest.mark.parametrize("text, wrong, line", [(MEMORY, "2.46", 9), (MEMORY, "246", 9), (TIMES, "64.1", 7), (TIMES, "3.20", 7)])
+def test_one_that_does_not_is(lint: Lint, text: str, wrong: str, line: int):
+    assert [f.line for f in lint(text.format(one=wrong))] == [line]
+
+
+def test_a_point_that_moved_is_put_back(lint: Lint):
+    (found,) = lint(MEMORY.format(one="2.46"))
+    assert (found.code, found.level, found.proposed) == ("outlier", "error", "24.6")
+    assert "line 7 has 24.9" in found.message or "line 6 has 40.3" in found.message
+
+
+def test_what_a_switch_does_is_no_slip(lint: Lint):
+    text = MEMORY.replace("| mem (GiB) |", "| mem (GiB) | recompute |").replace("| --- |\n", "| --- | --- |\n")
+    rows = [f"{row} {'full' if '{one}' in row else 'none'} |" if row.startswith("| 64") or row.startswith("| 128") else row
+            for row in text.split("\n")]  # fmt: skip
+    assert lint("\n".join(rows).format(one="13.1")) == []
