@@ -182,3 +182,15 @@ def test_a_log_of_ones_own_format_by_run_and_by_step(seatrial, tmp_path):
     assert seatrial(*asked, tmp_path / "steps", "--per-iteration").out.startswith("3 records from 1 file")
     said = seatrial("import", tmp_path / "mine.log", "--logbook", tmp_path / "none")
     assert said.status != 0 and "--format FILE.toml" in said.err
+
+
+def test_of_several_logs_those_that_say_nothing_of_a_run_are_named_and_the_others_read(seatrial, notes, tmp_path):
+    (tmp_path / "rank1.log").write_text("")
+    (tmp_path / "rank2.log").write_text("UserWarning: no GPU\n")
+    ranks = [tmp_path / "rank1.log", tmp_path / "rank2.log"]
+    said = seatrial("import", ranks[0], notes, ranks[1], "--logbook", tmp_path / "runs")
+    assert said.status == 1 and said.out.startswith("2 records from 3 files")
+    assert "rank1.log:1: empty" in said.err and "rank2.log:1: no table of runs" in said.err
+    assert seatrial("lint", notes, ranks[0]).status == 0
+    said = seatrial("import", *ranks, "--logbook", tmp_path / "none")
+    assert said.status == 2 and "rank1.log: empty" in said.err and not (tmp_path / "none").exists()

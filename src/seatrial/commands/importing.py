@@ -39,29 +39,37 @@ def import_command(
     form: Path | None = FORMAT,
     largest_mib: float = typer.Option(64, "--largest-mib", metavar="N", help="Refuse notes and tables above this size."),
 ) -> int:
-    """Every file is read before anything is written. Exit status 1 when a cell or a row could not be read."""
-    from seatrial.errors import BadInput
+    """Every file is read before anything is written. Exit status 1 when a cell, a row or one of several logs could not be
+    read."""
     from seatrial.logbook import Logbook
     from seatrial.notes.read import Problem, iter_file
+    from seatrial.notes.read.files import SilentLog, nothing
 
     problems: list[tuple[Path, list[Problem], list[str]]] = []
     counts: list[int] = []
     states: Counter[str] = Counter()
+    silent: SilentLog | None = None
     with _Waiting() as rows:
         for path in files:
             before, found, columns = len(rows), [], dict[str, None]()
-            for item in iter_file(path, largest_mib=largest_mib, each=per_iteration, format=form):
-                if isinstance(item, Problem) and item.columns:
-                    columns.update(dict.fromkeys(item.columns))
-                elif isinstance(item, Problem):
-                    found.append(item)
-                else:
-                    rows.add(item.to_dict())
-                    states[item.state] += 1
-            if len(rows) == before and not any(problem.rows for problem in found):
-                raise BadInput(f"{path}: no table of runs, log line or row in it; --format FILE.toml describes a log format")
+            try:
+                for item in iter_file(path, largest_mib=largest_mib, each=per_iteration, format=form):
+                    if isinstance(item, Problem) and item.columns:
+                        columns.update(dict.fromkeys(item.columns))
+                    elif isinstance(item, Problem):
+                        found.append(item)
+                    else:
+                        rows.add(item.to_dict())
+                        states[item.state] += 1
+                if len(rows) == before and not any(problem.rows for problem in found):
+                    raise nothing(path, "no table of runs, log line or row in it; --format FILE.toml describes a log format")
+            except SilentLog as error:
+                silent = silent or error
+                found.append(Problem(file=str(path), line=1, message=str(error).removeprefix(f"{path}: ")))
             problems.append((path, found, list(columns)))
             counts.append(len(rows) - before)
+        if silent is not None and not len(rows):
+            raise silent
         with Logbook(logbook, create=True) as book:
             held = len(book)
             for batch in rows.batches():

@@ -39,6 +39,7 @@ from seatrial.notes.lint.findings import CODES, LEVELS, Finding, in_order
 from seatrial.notes.lint.prose import Prose
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.read import LARGEST_MIB, import_file
+from seatrial.notes.read.files import SilentLog
 from seatrial.record import Record
 from seatrial.tables import Problem
 
@@ -131,8 +132,15 @@ def _at_its_cell(finding: Finding, sheet: Sheet) -> Finding:
 def look_at(paths: Iterable[str], *, format: str | Path | None = None) -> tuple[list[Finding], Sheet]:
     """All files together, so that a row copied from one into another is seen. `format`: of logs, as `import_file` has it."""
     records, problems, prose = [], [], {}
-    for path in dict.fromkeys(paths):
-        imported = import_file(path, format=format)
+    files = list(dict.fromkeys(paths))
+    for path in files:
+        try:
+            imported = import_file(path, format=format)
+        except SilentLog as error:
+            if len(files) == 1:
+                raise
+            problems.append(Problem(file=path, line=1, message=str(error).removeprefix(f"{path}: ")))
+            continue
         # A collection of rows names the notes that each was taken from: those lines are not lines of this file.
         name = Path(path).name
         records += [replace(record, source_file=path) if record.source_file == name else record for record in imported.records]

@@ -18,6 +18,17 @@ LONGEST_LINE = 1 << 20
 ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07]*\x07")
 
 
+LOGS = frozenset({"", ".log", ".out", ".err"})
+
+
+class SilentLog(BadInput):
+    """A log without a word of a run: most ranks of a job print none, and the log of another one has it."""
+
+
+def nothing(path: Path, why: str) -> BadInput:
+    return (SilentLog if path.suffix in LOGS else BadInput)(f"{path}: {why}")
+
+
 def check_file(path: Path) -> bytes:
     """The first bytes of a file that looks like text; anything else is refused with the reason."""
     try:
@@ -30,7 +41,7 @@ def check_file(path: Path) -> bytes:
     except OSError as error:
         raise BadInput(f"{path}: {(error.strerror or str(error)).lower()}") from error
     if not head.strip():
-        raise BadInput(f"{path}: empty" if not head else f"{path}: nothing but blank lines at its start")
+        raise nothing(path, "empty" if not head else "nothing but blank lines at its start")
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise BadInput(f"{path}: UTF-16 text; save it as UTF-8")
     odd = sum(byte < 32 and byte not in b"\t\n\r\x0b\x0c\x1b\x08" for byte in head)
