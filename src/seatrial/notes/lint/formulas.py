@@ -148,12 +148,14 @@ class Reading:
 
     def may_fit(self, row: Row, open_: Open, **other: float) -> bool:
         """Whether it is worth asking if it fits: `open_` is what the row leaves open, and most readings miss it by far."""
-        return bool(self.units_left(row, open_, {1.0: ""}, **other))
-
-    def units_left(self, row: Row, open_: Open, units: dict[float, str], **other: float) -> list[tuple[float, str]]:
-        """The same of times in other units, so many times the seconds."""
         low, high = open_[self.per == "node"]
         each = self._per_sample(row, other) if low <= high else None
+        return each is not None and low <= each * ((row.procs or 1) if self.per == "node" else 1) / self.scale <= high
+
+    def units_left(self, row: Row, open_: Open, units: dict[float, str]) -> list[tuple[float, str]]:
+        """The same of times in other units, so many times the seconds."""
+        low, high = open_[self.per == "node"]
+        each = self._per_sample(row, {}) if low <= high else None
         if each is None:
             return []
         each *= ((row.procs or 1) if self.per == "node" else 1) / self.scale

@@ -194,9 +194,12 @@ def _layers(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
     stated, usual = row.stated_above("layers"), mode([mate.record.layers for mate in row.around if mate is not row])[0]
     solved = [math.ceil(bounds[0] - 1e-6)] if bounds is not None and bounds[1] - bounds[0] < 0.8 else []
     known = [value for value in (stated[0] if stated else None, usual, *others) if isinstance(value, int)]
+    reading, open_ = reading_of(row), left_open(row)
     for value in dict.fromkeys(known + solved):
         divides = value % pp == 0 or (value + 2) % pp == 0
-        if value < 1 or value == row.layers or not divides or not reading_of(row).fits(row, layers=value):
+        if value < 1 or value == row.layers or not divides or not reading.may_fit(row, open_, layers=value):
+            continue
+        if not reading.fits(row, layers=value):
             continue
         score, why, _ = _typing_slip(row.cell("layers") or str(row.layers), value, value)
         if stated is not None and stated[0] == value:
