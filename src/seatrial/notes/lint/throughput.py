@@ -10,6 +10,7 @@ rows of a table share is no slip of a row: a unit, a habit of truncating digits,
 """
 from __future__ import annotations
 
+import bisect
 import math
 import statistics
 from collections import Counter
@@ -352,10 +353,11 @@ def check(sheet: Sheet) -> list[Finding]:
             wrong = [row for row in rows if abs(math.log((ratios[row] or 1) / factor)) > 0.02 + slack(row)]
         explained = {row: explanations(row, agreeing) for row in wrong if row in asked}
         _exchanges(explained)
-        habits = [math.log(ratio) for row in wrong if (ratio := ratios[row])]
+        habits = sorted([math.log(ratio) for row in wrong if (ratio := ratios[row])])
         for row in wrong:
             own, open_ = math.log(ratios[row] or 1.0), 0.004 + slack(row)
-            shared = sum(abs(habit - own) < open_ for habit in habits) > 1
+            at = bisect.bisect_left(habits, own)  # itself, and on either side what is nearest
+            shared = sum(abs(habit - own) < open_ for habit in habits[max(0, at - 1) : at + 2]) > 1
             found += _report(row, explained.get(row, []), factor, shared=shared)
     return found
 
