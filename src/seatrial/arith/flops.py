@@ -23,7 +23,7 @@ from seatrial.arith.layer import attention_matrices, matrices
 from seatrial.arith.parameters import parameters
 from seatrial.errors import BadInput
 from seatrial.fields import nearest
-from seatrial.spec import Model
+from seatrial.spec import Model, round_up
 
 Formula = Literal["megatron-2022-old", "sc21", "model", "hardware"]
 FORMULA: Formula = "sc21"
@@ -58,17 +58,21 @@ def layers_forward(model: Model) -> float:
     return sum(_forward(model, 0, model.layers))
 
 
-def _further_forward(model: Model) -> float:
+def _further_forward(model: Model, vocab: int) -> float:
     """Multi-token prediction: of each further token a layer, what joins it with that token's embedding, and its logits."""
     if not model.mtp:
         return 0.0
     joined = 2.0 * model.seq * 2 * model.hidden**2
-    return sum(_forward(model, model.layers, model.mtp)) + model.mtp * (joined + head_forward(model))
+    return sum(_forward(model, model.layers, model.mtp)) + model.mtp * (joined + _head_forward(model, vocab))
 
 
 def head_forward(model: Model) -> float:
     """The logits of one sequence."""
-    return 2.0 * model.seq * model.hidden * model.vocab
+    return _head_forward(model, model.vocab)
+
+
+def _head_forward(model: Model, vocab: int) -> float:
+    return 2.0 * model.seq * model.hidden * vocab
 
 
 def _passes(recompute: str) -> int:
@@ -82,8 +86,9 @@ def _old(model: Model, recompute: str, tp: int, pp: int) -> float:
     return 2.0 * _passes(recompute) * counted * model.seq
 
 
-def _sc21(model: Model, recompute: str, tp: int) -> float:
-    h, s, l, v = model.hidden, model.seq, model.layers, model.padded_vocab(tp)
+def _sc21(model: Model, recompute: str, v: int) -> float:
+    """`v`: the vocabulary as it is stored."""
+    h, s, l = model.hidden, model.seq, model.layers
     if model.mixture or model.is_latent:
         # The equation's terms with the matrices that a token passes, and no fixed ratio between them.
         layers = _forward(model, 0, l)[0] + l * attention_core_forward(model)
@@ -96,8 +101,13 @@ def per_parameter(parameters: float, *, seq: int, recompute: str) -> float:
     return 2.0 * _passes(recompute) * parameters * seq
 
 
-def _model(model: Model) -> float:
-    return 3 * (layers_forward(model) + head_forward(model) + _further_forward(model))
+def _model(model: Model, vocab: int) -> float:
+    return 3 * (layers_forward(model) + _head_forward(model, vocab) + _further_forward(model, vocab))
+
+
+def _parameters(model: Model, vocab: int) -> int:
+    counted = parameters(model)
+    return counted.total + (vocab - model.vocab) * (counted.embedding + counted.head) // model.vocab
 
 
 def _recomputed(model: Model, recompute: str) -> float:
@@ -106,19 +116,21 @@ def _recomputed(model: Model, recompute: str) -> float:
     return _forward(model, 0, model.layers)[1] if recompute == "selective" else 0.0
 
 
-def flops(formula: str, model: Model, *, samples: float, recompute: str = "none", tp: int = 1, pp: int = 1) -> float:
-    """Operations for `samples` sequences."""
+def flops(formula: str, model: Model, *, samples: float, recompute: str = "none", tp: int = 1, pp: int = 1,
+          vocab: int | None = None) -> float:
+    """Operations for `samples` sequences; with `vocab` tokens in the vocabulary, where they are not the model's."""
+    tokens = model.vocab if vocab is None else vocab
     if formula == "megatron-2022-old":
         each = _old(model, recompute, tp, pp)
     elif formula == "sc21":
-        each = _sc21(model, recompute, tp)
+        each = _sc21(model, recompute, model.padded_vocab(tp) if vocab is None else round_up(vocab, 128 * tp))
     elif formula == "model":
-        each = _model(model)
+        each = _model(model, tokens)
     elif formula == "hardware":
-        each = _model(model) + _recomputed(model, recompute)
+        each = _model(model, tokens) + _recomputed(model, recompute)
     elif formula in ("parameters", "palm"):
         attention = 2.0 * model.layers * model.hidden * model.seq if formula == "palm" else 0.0
-        each = per_parameter(parameters(model).total + attention, seq=model.seq, recompute=recompute)
+        each = per_parameter(_parameters(model, tokens) + attention, seq=model.seq, recompute=recompute)
     else:
         raise BadInput(f"formula {formula!r} is unknown; {nearest(formula, FORMULAS)}")
     return samples * each

@@ -116,14 +116,15 @@ def read(text: str, value: float | None) -> Printed | None:
     """The first number of a cell. `value` is what the importer made of it, which may be in another unit (ms to s)."""
     if value is None:
         return None
-    match = NUMBER.search(clean(text))
-    if match is None:
+    plain = text.isascii() and text.replace(".", "", 1).isdecimal()  # as nearly all are
+    match = None if plain else NUMBER.search(clean(text))
+    if match is None and not plain:
         return from_value(value)
-    shown = decimal(match.group())
+    shown = text if match is None else decimal(match.group())
     number = float(shown)
     if not number:
         return Printed(value, 10.0 ** -_decimals(shown), text)
-    wide, width = _SPREAD.match(clean(text), match.end()), 0.0
+    wide, width = _SPREAD.match(clean(text), match.end()) if match is not None else None, 0.0
     if wide is not None and 0 < (other := float(decimal(wide[2]))) < math.inf:
         # Between two numbers, or so much on both sides of one, as the author says it.
         middle, between = (number, 2 * other) if wide[1] else ((number + other) / 2, abs(other - number))

@@ -34,6 +34,8 @@ _BEST = 0.05
 """By how much the best micro-batch is ahead of the next, and no more."""
 _RERUN = 0.04
 """What two runs of one configuration differ by."""
+_OTHER_MEMORY = 0.2
+"""Logarithm of the ratio from which memory is not that of the same run."""
 _MOST_TWINS = 50
 """Of one configuration."""
 
@@ -110,7 +112,7 @@ def printed_configuration(row: Row) -> tuple[tuple[str, ...], list[str]]:
     """Every cell that says what was asked, as it is printed, below its headings."""
     printed = row.record.printed
     asked = _asked(tuple(printed))
-    asked += tuple(heading for heading, cell in printed.items() if heading not in asked and _names(heading, cell))
+    asked += tuple([heading for heading, cell in row.worded.items() if heading not in asked and _names(heading, cell)])
     return asked, [_plain_cell(printed[heading]) for heading in asked]
 
 
@@ -162,8 +164,18 @@ def _pairs(rows: list[Row]) -> Iterator[tuple[Row, Row]]:
     for group in groups.values():
         for i, a in enumerate(group[:_MOST_TWINS]):
             for b in group[i + 1 : _MOST_TWINS]:
-                if same_configuration(a, b, but=("nodes",)):
+                if _may_tell(a, b) and same_configuration(a, b, but=("nodes",)):
                     yield a, b
+
+
+def _may_tell(a: Row, b: Row) -> bool:
+    """Whether two rows have figures that say something if they are of one configuration; most have not."""
+    here, there = a.record, b.record
+    if here.source_file == there.source_file and (
+            here.table != there.table or a.complete and b.complete and _may_be_crossed(_figures(a)[0], _figures(b)[1])):
+        return True
+    one, two = here.mem_gib, there.mem_gib
+    return bool(one and two and abs(math.log(one / two)) >= _OTHER_MEMORY)
 
 
 # exchanged cells
@@ -171,7 +183,7 @@ def _pairs(rows: list[Row]) -> Iterator[tuple[Row, Row]]:
 
 def _crossed(s1: float, t1: float, s2: float, t2: float) -> bool:
     """Whether each of two rows has the other's TFLOPs as its time, exactly or within what two runs differ by."""
-    if not 0.9 * t2 <= s1 <= 1.1 * t2:
+    if not _may_be_crossed(s1, t2):
         return False
     if (s1, t1) == (t2, s2) and s1 != t1:
         return True
@@ -180,6 +192,10 @@ def _crossed(s1: float, t1: float, s2: float, t2: float) -> bool:
     across = abs(math.log(s1 / t2)) + abs(math.log(t1 / s2))
     straight = abs(math.log(s1 / s2)) + abs(math.log(t1 / t2))
     return across < 0.06 and straight > 0.16
+
+
+def _may_be_crossed(sec: float, tflops: float) -> bool:
+    return 0.9 * tflops <= sec <= 1.1 * tflops
 
 
 def _figures(row: Row) -> tuple[float, float]:
@@ -382,7 +398,7 @@ def _memories(pairs: list[tuple[Row, Row]]) -> list[Finding]:
     oddness: dict[Row, float] = {}
     for a, b in pairs:
         one, two = a.record.mem_gib, b.record.mem_gib
-        if not one or not two or a.record.mem_scope != b.record.mem_scope or abs(math.log(one / two)) < 0.2:
+        if not one or not two or a.record.mem_scope != b.record.mem_scope or abs(math.log(one / two)) < _OTHER_MEMORY:
             continue
         if a.record.size_label != b.record.size_label or a.key == b.key and settings(a) != settings(b):
             continue

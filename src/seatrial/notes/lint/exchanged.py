@@ -50,18 +50,24 @@ def in_row(row: Row, broken: list[Broken], kept: list[Kept]) -> Iterator[Repair]
 
 def between_rows(suspects: Suspects) -> None:
     """Two rows each of which needs what the other has."""
+    needs: dict[str, dict[Row, Repair]] = {}
     for row, (_, repairs) in suspects.items():
-        for i, repair in enumerate(repairs):
-            if not is_measure(repair.name):
-                continue
-            for other, (_, theirs) in suspects.items():
-                back = next((r for r in theirs if r.name == repair.name), None)
-                mine, its = row.printed(repair.name), other.printed(repair.name)
-                if other is row or back is None or mine is None or its is None:
-                    continue
-                if _near(repair.value, its) and _near(back.value, mine):
-                    why = f" (exchanged with {other.where})"
-                    repairs[i] = replace(repair, score=repair.score + EXCHANGED, shown=other.cell(repair.name), why=why)
+        for repair in repairs:
+            if is_measure(repair.name) and row.printed(repair.name) is not None:
+                needs.setdefault(repair.name, {}).setdefault(row, repair)
+    for name, firsts in needs.items():
+        each = [(row, repair, figure) for row, repair in firsts.items() if (figure := row.printed(name)) is not None]
+        for at, (row, _, mine) in enumerate(each):
+            repairs = suspects[row][1]
+            for i, repair in enumerate(repairs):
+                # Of a log with hundreds of such rows those that stand near.
+                for other, back, its in each[max(0, at - _NEAR) : at + _NEAR] if repair.name == name else ():
+                    if other is not row and _near(repair.value, its) and _near(back.value, mine):
+                        why = f" (exchanged with {other.where})"
+                        repairs[i] = replace(repair, score=repair.score + EXCHANGED, shown=other.cell(name), why=why)
+
+
+_NEAR = 150
 
 
 def _near(value: object, figure: Printed) -> bool:

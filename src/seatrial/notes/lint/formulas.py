@@ -26,7 +26,7 @@ from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.labels import is_mixture, label_parameters
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
-from seatrial.spec import Model, is_gated
+from seatrial.spec import Model, is_gated, round_up
 
 FORMULAS = ("sc21", "megatron-2022-old", "hardware", "palm", "parameters", "label")
 OF_TP, OF_PP = ("sc21", "megatron-2022-old"), ("megatron-2022-old",)
@@ -36,6 +36,8 @@ LABELS = 0.06
 """Labels are names as much as numbers: 345M has 355 million parameters, 7B has 6.7, 14B has 14.8."""
 COMMON_VOCABULARIES = (50257, 32000, 128256, 250680, 50304, 51200, 100352, 151936, 256000, 30522)
 """Tokens of the tokenizers in wide use, tried where the text states none."""
+_TRIED = frozenset((1, *COMMON_VOCABULARIES))
+"""And 1, where a formula has no vocabulary."""
 COMMON_SEQUENCES = (2048, 1024, 4096, 8192, 512)
 _CUTS = ((True, False), (False, True), (True, True))
 """Whether digits were cut off the time, and off the TFLOPs."""
@@ -146,12 +148,14 @@ class Reading:
 
     def may_fit(self, row: Row, open_: Open, **other: float) -> bool:
         """Whether it is worth asking if it fits: `open_` is what the row leaves open, and most readings miss it by far."""
-        return bool(self.units_left(row, open_, {1.0: ""}, **other))
-
-    def units_left(self, row: Row, open_: Open, units: dict[float, str], **other: float) -> list[tuple[float, str]]:
-        """The same of times in other units, so many times the seconds."""
         low, high = open_[self.per == "node"]
         each = self._per_sample(row, other) if low <= high else None
+        return each is not None and low <= each * ((row.procs or 1) if self.per == "node" else 1) / self.scale <= high
+
+    def units_left(self, row: Row, open_: Open, units: dict[float, str]) -> list[tuple[float, str]]:
+        """The same of times in other units, so many times the seconds."""
+        low, high = open_[self.per == "node"]
+        each = self._per_sample(row, {}) if low <= high else None
         if each is None:
             return []
         each *= ((row.procs or 1) if self.per == "node" else 1) / self.scale
@@ -222,11 +226,11 @@ def _per_sample(
     kv_heads: int | None,
     ffn: int | None,
 ) -> float | None:
-    try:
-        model = _model(layers, hidden, seq, vocab, family, heads, kv_heads, ffn)
+    try:  # a model of each shape, whatever vocabularies are tried
+        model = _model(layers, hidden, seq, COMMON_VOCABULARIES[0] if vocab in _TRIED else vocab, family, heads, kv_heads, ffn)
     except BadInput:
         return None  # no model that anybody could train: a cell of another column
-    return arith.flops(formula, model, samples=1, recompute=recompute, tp=tp, pp=pp)
+    return arith.flops(formula, model, samples=1, recompute=recompute, tp=tp, pp=pp, vocab=vocab)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -291,11 +295,14 @@ class Family(NamedTuple):
     of_layout: bool
     """Whether TP and PP count."""
 
-    def between(self, ends: tuple[float, float], vocab: int | None) -> float:
-        """The FLOPs with a vocabulary: where no padding counts they lie on a line from the smallest to the largest one."""
+    def between(self, ends: tuple[float, float], vocab: int | None, tp: int, most_tp: int) -> float:
+        """The FLOPs with a vocabulary: they lie on a line from the smallest to the largest one, padded where that counts."""
         low, high = self.least.vocab, self.most.vocab
-        share = (vocab - low) / (high - low) if vocab and low and high and high > low else 0.0
-        return ends[0] + share * (ends[1] - ends[0])
+        if not vocab or not low or not high:
+            return ends[0]
+        if self.of_layout:
+            low, vocab, high = round_up(low, 128), round_up(vocab, 128 * tp), round_up(high, 128 * most_tp)
+        return ends[0] + (vocab - low) / (high - low) * (ends[1] - ends[0]) if high > low else ends[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -497,28 +504,35 @@ def _matched(rows: list[Row], tried: Candidates) -> dict[Reading, list[Row]]:
             models.setdefault(_shape(row), []).append((row, _ranges(row)))
     matched: dict[Reading, list[Row]] = {}
     for shape, spans in models.items():
+        by_tp: dict[float, list[Span]] = {}
         layouts: dict[tuple[float, float], list[Span]] = {}
         for span in spans:
-            layouts.setdefault((span[0].get("tp") or 1, span[0].get("pp") or 1), []).append(span)
+            tp, pp = span[0].get("tp") or 1, span[0].get("pp") or 1
+            by_tp.setdefault(tp, []).append(span)
+            layouts.setdefault((tp, pp), []).append(span)
         ranges = [each for _, some in spans for each in some]
         if not ranges:
             continue
+        first, most_tp = spans[0][0], int(max(by_tp))
         bounds = min(low for low, _ in ranges), max(high for _, high in ranges)
-        for family, ends in zip(tried.families, _ends(spans[0][0], shape, tried, layouts)):
-            if ends is None or not _reached(spans[0][0], ranges, bounds, ends, family):
+        for family, ends in zip(tried.families, _ends(first, shape, tried, layouts)):
+            if ends is None or not _reached(first, ranges, bounds, ends, family):
                 continue
-            for some in layouts.values() if family.of_layout else (spans,):
-                each: float | None = None
+            open_, of_pp = _named(first, family.least), family.least.formula in OF_PP
+            least, most = bounds[0] * (1 - open_), bounds[1] * (1 + open_)
+            for some in (layouts if of_pp else by_tp).values() if family.of_layout else (spans,):
+                tp = int(some[0][0].get("tp") or 1)
                 by_scale: dict[float, list[Row]] = {}
                 for at, alike in enumerate(family.alike):
-                    if not at or not spans[0][0].vocab:  # else the vocabulary is the row's, whatever the reading tries
-                        each = alike[0].per_sample(some[0][0]) if family.of_layout else family.between(ends, alike[0].vocab)
+                    if not at or not first.vocab:  # else the vocabulary is the row's, whatever the reading tries
+                        asked = family.of_layout and (of_pp or first.vocab)
+                        each = alike[0].per_sample(some[0][0]) if asked else family.between(ends, alike[0].vocab, tp, most_tp)
                         by_scale = {}
                     for reading in alike if each is not None else ():
                         if reading.scale not in by_scale:
                             cost = each / reading.scale  # type: ignore[operator]
-                            open_ = _named(some[0][0], reading)
-                            by_scale[reading.scale] = [row for row, ranges in some if _within(cost, ranges, open_)]
+                            by_scale[reading.scale] = [row for row, ranges in some if _within(cost, ranges, open_)] if (
+                                least <= cost <= most) else []  # fmt: skip
                         if fitting := by_scale[reading.scale]:
                             matched.setdefault(reading, []).extend(fitting)
     return matched
@@ -530,13 +544,22 @@ def _ends(row: Row, shape: tuple[object, ...], tried: Candidates,
     tp, pp = max(tp for tp, _ in layouts), max(pp for _, pp in layouts)
     key, known = (tried, shape, tp, pp), row.sheet.ends
     if key not in known:
-        known[key] = []
+        known[key], others = [], dict[object, tuple[float, tuple[float, float] | None]]()
         for family in tried.families:
+            least, passes = family.least, 4 if family.least.recompute == "full" else 3
+            # Recomputing all of it is a pass more in every formula but one, which leaves the logits out.
+            alike = None if least.formula == "hardware" else (least.formula, least.plain, least.seq)
+            if alike in others:
+                of_others, ends = others[alike]
+                known[key].append(ends and (ends[0] * passes / of_others, ends[1] * passes / of_others))
+                continue
             large = {"tp": tp, "pp": pp} if family.of_layout else {}
-            low = family.least._per_sample(row, dict.fromkeys(large, 1.0))
-            same = (family.most is family.least or row.vocab) and not large
+            low = least._per_sample(row, dict.fromkeys(large, 1.0))
+            same = (family.most is least or row.vocab) and not large
             high = low if same else family.most._per_sample(row, large)
             known[key].append(None if low is None or high is None else (low, high))
+            if alike:
+                others[alike] = passes, known[key][-1]
     return known[key]
 
 

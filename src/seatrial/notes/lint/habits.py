@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 
 from seatrial.notes.lint.broken import Broken, Kept, has_flops, is_found
 from seatrial.notes.lint.relations import RELATIONS, SMALL, Relation, Rule, is_measure, slack, wobble
@@ -31,14 +32,15 @@ def habits(judged: dict[Row, tuple[list[Broken], list[Kept]]]) -> set[tuple[Row,
     for (file, name), each in list(offs.items()):
         if name == LONGER:
             # Rows that need more for a token, each in its own measure, ran with longer sequences that nobody says.
-            keys = [row.key for row in dict.fromkeys(row for _, row in each)]
-            found |= {(row, other) for _, row in each if keys.count(row.key) > 1 for other in OF_TOKENS}
+            keys = Counter(row.key for row in dict.fromkeys(row for _, row in each))
+            found |= {(row, other) for _, row in each if keys[row.key] > 1 for other in OF_TOKENS}
             del offs[file, name]
     for (_, name), each in offs.items():
         each.sort(key=lambda pair: pair[0])
+        of_table = Counter(row.key for row in dict.fromkeys(row for _, row in each))
         for at, (off, row) in enumerate(each):
             alike = [other for other_off, other in each[max(0, at - 20) : at + 20] if abs(other_off - off) < 0.006]
-            if name in BY_WHAT_IS_UNSAID and len({other for _, other in each if other.key == row.key}) > 1:
+            if name in BY_WHAT_IS_UNSAID and of_table[row.key] > 1:
                 found.add((row, name))
                 continue
             if plain[row, name] >= 2 * len(alike):

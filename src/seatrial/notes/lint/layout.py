@@ -414,11 +414,7 @@ def typed(row: Row) -> list[Finding]:
     """A number that nobody chooses, where two digits exchanged, one less or one more give a power of two, among round ones."""
     found = []
     for name in ("gbs", "seq", "gpus", "nodes", "dp"):
-        if not (cell := row.cell(name)):
-            continue
-        open_ = row.settled and not row.fixed
-        cell = cell if cell.isdecimal() else _BETWEEN_THOUSANDS.sub("", cell)
-        if not cell.isdecimal() or not 1 < len(cell) < 10 or round_number(int(cell)) or name in row.fixed or open_:
+        if not (cell := _not_chosen(row.cell(name))) or name in row.fixed or row.settled and not row.fixed:
             continue
         if name != "seq" and row.product and row.product == row.world and row.record.nodes and row.record.gpus:
             continue  # all that it counts agrees
@@ -439,6 +435,13 @@ def typed(row: Row) -> list[Finding]:
 
 
 _BETWEEN_THOUSANDS = re.compile(r"(?<=\d)[ ,.'\u00a0\u2009\u202f](?=\d{3}(?:\D|$))")
+
+
+@functools.lru_cache(maxsize=16384)
+def _not_chosen(cell: str) -> str:
+    """The digits of a count that nobody chooses; empty where it is round, or none."""
+    cell = cell if cell.isdecimal() else _BETWEEN_THOUSANDS.sub("", cell)
+    return cell if cell.isdecimal() and 1 < len(cell) < 10 and not round_number(int(cell)) else ""
 
 
 def _powers(numbers: set[int]) -> set[int]:

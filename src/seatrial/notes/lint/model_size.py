@@ -28,6 +28,7 @@ _MANY = 0.25
 """Share of the rows of a file with labels that do not fit, from which on none is said to be wrong."""
 _GATED = 4 / 3
 """What a gated feed-forward of the same width adds at most."""
+_LEAST = min(COMMON_VOCABULARIES)
 _GROUPED = 0.84
 """What heads in groups leave at least."""
 
@@ -48,14 +49,14 @@ def _sizes(
 ) -> tuple[float, float, float] | None:
     heads = heads if heads and hidden % heads == 0 and hidden // heads % 2 == 0 else 1
     try:
-        counted = [
-            arith.label_sizes(Model(layers=layers, hidden=hidden, heads=heads, kv_heads=kv_heads, ffn=ffn, vocab=tokens,
-                                    seq=2048, family="llama" if llama else "gpt2"))
-            for tokens in ((vocab,) if vocab else (min(COMMON_VOCABULARIES), max(COMMON_VOCABULARIES)))
-        ]  # fmt: skip
+        model = Model(layers=layers, hidden=hidden, heads=heads, kv_heads=kv_heads, ffn=ffn, vocab=vocab or _LEAST, seq=2048,
+                      family="llama" if llama else "gpt2")
     except BadInput:
         return None
-    return counted[0][1] * 1e9, counted[0][0] * 1e9, counted[-1][0] * 1e9
+    counted = arith.parameters(model)
+    # The embedding of the largest vocabulary, of which the model's is so large a part.
+    more = 0 if vocab else (counted.embedding + counted.head) // _LEAST * (max(COMMON_VOCABULARIES) - _LEAST)
+    return float(counted.without_embedding), float(counted.total), float(counted.total + more)
 
 
 def check(sheet: Sheet) -> list[Finding]:

@@ -54,6 +54,13 @@ class Relation:
         """Whether the steps of accumulation are part of it."""
         return any(name == "ga" for name, _ in self.terms)
 
+    @functools.cached_property
+    def unsaid(self) -> tuple[bool, bool, bool, bool]:
+        """What a row may leave unsaid, for what is learned to stand for it: batch, sequence, replicas, devices."""
+        timed = ("sec_per_it", 1) in self.terms and ("gbs", -1) in self.terms
+        return (timed, timed and ("seq", -1) in self.terms, ("ga", -1) in self.terms,
+                not self.exact and ("world", 1) in self.terms)  # fmt: skip
+
 
 _STEP = (("sec_per_it", 1), ("gbs", -1))
 RELATIONS = (
@@ -297,26 +304,26 @@ def _new_key(row: Row, relation: Relation, any_model: bool) -> tuple[object, ...
     if relation.name in row.groups:
         return relation.name, row.groups[relation.name]
     key: list[object] = [relation.name]
-    if "device" in relation.apart:
+    apart = relation.apart
+    if "device" in apart:
         key += [_kind(record.machine), row.devices, record.dtype]
-    if "batch" in relation.apart:
+    if "batch" in apart:
         key += [record.gbs, record.mbs]
-    if "axes" in relation.apart:
+    if "axes" in apart:
         key += [record.tp, record.pp, row.beside("cp")]
-    if "recompute" in relation.apart:
+    if "recompute" in apart:
         key.append(record.recompute)
-    if "label" in relation.apart:
+    if "label" in apart:
         key += [record.size_label, row.seq]
-    if "model" in relation.apart:
+    if "model" in apart:
         known = _flops(row, {}) is not None
         # A formula that only nearly holds is off by another factor at another sequence; what was fitted to several is not.
         fitted = (row.key, record.size_label) in row.sheet.costs
         key += [known, record.recompute, row.reading and (row.reading.formula, row.reading.per)]
         key += [ANY] if any_model and known else [record.size_label, record.layers, record.hidden, None if fitted else row.seq]
-    timed = ("sec_per_it", 1) in relation.terms and ("gbs", -1) in relation.terms
-    unsaid = timed and (not record.gbs or not row.seq and ("seq", -1) in relation.terms)
-    unsaid = unsaid or ("ga", -1) in relation.terms and record.dp is None and _replicas(row, {}) is None
-    if unsaid or not relation.exact and ("world", 1) in relation.terms and row.world is None:
+    batch, seq, replicas, devices = relation.unsaid
+    if (batch and not record.gbs or seq and not row.seq or devices and row.world is None
+            or replicas and record.dp is None and _replicas(row, {}) is None):  # fmt: skip
         key.append(UNSAID)
     return tuple(key)
 

@@ -8,7 +8,7 @@ above, the text.
 """
 from __future__ import annotations
 
-import math
+import bisect
 
 from seatrial.notes.lint import exchanged
 from seatrial.notes.lint.broken import Broken, Kept, broken_and_kept
@@ -41,11 +41,12 @@ def check(sheet: Sheet) -> list[Finding]:
                     suspects[row] = mended(row, broken, kept)
         exchanged.between_rows(suspects)
         found += stated_otherwise(mates)
+        unmended = _factors(suspects)
         for row, (broken, repairs) in suspects.items():
             if broken and all(counted_otherwise(row, *each) for each in broken) and not any(map(_slipped, repairs)):
                 row.settled = True
                 continue
-            if broken and (repairs or not _of_another_kind(row, broken, suspects)):
+            if broken and (repairs or not _of_another_kind(broken, unmended)):
                 found += report(row, broken, repairs)
     return found
 
@@ -55,11 +56,27 @@ def _slipped(repair: Repair) -> bool:
     return bool(repair.why) and repair.code != "formula-mixed" and repair.score >= CLEAR
 
 
-def _of_another_kind(row: Row, broken: list[Broken], suspects: Suspects) -> bool:
+def _factors(suspects: Suspects) -> dict[str, list[float]]:
+    """Relation -> by what the rows that nothing mends are off, the least first."""
+    found: dict[str, list[float]] = {}
+    for broken, repairs in suspects.values():
+        for name, off in _by_relation(broken).items() if not repairs else ():
+            found.setdefault(name, []).append(off)
+    return {name: sorted(offs) for name, offs in found.items()}
+
+
+def _by_relation(broken: list[Broken]) -> dict[str, float]:
+    return {relation.name: off for relation, _, off in broken}
+
+
+def _of_another_kind(broken: list[Broken], unmended: dict[str, list[float]]) -> bool:
     """Whether nothing mends the row and another one is off by the same factor: rows of a model that nobody names."""
-    factors = {relation.name: off for relation, _, off in broken}
-    return any(not repairs and abs(factors.get(relation.name, math.inf) - off) < 0.006
-               for other, (theirs, repairs) in suspects.items() if other is not row for relation, _, off in theirs)  # fmt: skip
+    for name, off in _by_relation(broken).items():
+        offs = unmended[name]
+        at = bisect.bisect_left(offs, off)  # its own, and on either side what is nearest
+        if sum(abs(other - off) < 0.006 for other in offs[max(0, at - 1) : at + 2]) > 1:
+            return True
+    return False
 
 
 def _concerns(row: Row, broken: list[Broken], kept: list[Kept]) -> bool:

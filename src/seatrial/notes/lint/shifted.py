@@ -22,7 +22,6 @@ from seatrial.notes.lint.row import MEASURED, Row
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.read.outline import Outline
 from seatrial.notes.read.rows import TIMED, fits, row_record
-from seatrial.record import Record
 from seatrial.tables import Where
 from seatrial.tables.headings import Column, read_heading, settle
 
@@ -186,7 +185,7 @@ def _as_row(row: Row, columns: list[Column], cells: list[str]) -> Row | None:
         return None
     stated = {name for column in columns for name in (column.field, *column.parts)} | {"mem_unit", "time_unit"}
     own = {name: getattr(record, name) for name in FIELDS if name in stated}
-    moved: Record = replace(row.record, printed=dict(zip(row.record.printed, cells)), **own)  # type: ignore[arg-type]
+    moved = row.record.changed({**own, "printed": dict(zip(row.record.printed, cells))})
     reading = row.reading or next((mate.reading for mate in row.around if mate.reading is not None), None)
     return replace(row, record=moved, reading=reading, fixed={}, reasons={}, configuration=None, judged=None, keys={},
                    layers=moved.layers or row.layers, hidden=moved.hidden or row.hidden, seq=moved.seq or row.seq,

@@ -10,6 +10,7 @@ rows of a table share is no slip of a row: a unit, a habit of truncating digits,
 """
 from __future__ import annotations
 
+import bisect
 import math
 import statistics
 from collections import Counter
@@ -194,9 +195,12 @@ def _layers(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
     stated, usual = row.stated_above("layers"), mode([mate.record.layers for mate in row.around if mate is not row])[0]
     solved = [math.ceil(bounds[0] - 1e-6)] if bounds is not None and bounds[1] - bounds[0] < 0.8 else []
     known = [value for value in (stated[0] if stated else None, usual, *others) if isinstance(value, int)]
+    reading, open_ = reading_of(row), left_open(row)
     for value in dict.fromkeys(known + solved):
         divides = value % pp == 0 or (value + 2) % pp == 0
-        if value < 1 or value == row.layers or not divides or not reading_of(row).fits(row, layers=value):
+        if value < 1 or value == row.layers or not divides or not reading.may_fit(row, open_, layers=value):
+            continue
+        if not reading.fits(row, layers=value):
             continue
         score, why, _ = _typing_slip(row.cell("layers") or str(row.layers), value, value)
         if stated is not None and stated[0] == value:
@@ -349,10 +353,11 @@ def check(sheet: Sheet) -> list[Finding]:
             wrong = [row for row in rows if abs(math.log((ratios[row] or 1) / factor)) > 0.02 + slack(row)]
         explained = {row: explanations(row, agreeing) for row in wrong if row in asked}
         _exchanges(explained)
-        habits = [math.log(ratio) for row in wrong if (ratio := ratios[row])]
+        habits = sorted([math.log(ratio) for row in wrong if (ratio := ratios[row])])
         for row in wrong:
             own, open_ = math.log(ratios[row] or 1.0), 0.004 + slack(row)
-            shared = sum(abs(habit - own) < open_ for habit in habits) > 1
+            at = bisect.bisect_left(habits, own)  # itself, and on either side what is nearest
+            shared = sum(abs(habit - own) < open_ for habit in habits[max(0, at - 1) : at + 2]) > 1
             found += _report(row, explained.get(row, []), factor, shared=shared)
     return found
 
