@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import lru_cache
 
 import numpy as np
 
@@ -39,15 +40,15 @@ POWERS: dict[str, dict[str, Powers]] = {
     "mfu": {**_SPEED, "seq": (-0.5, 0.5), "size": (-0.35, 0.6)},
 }  # fmt: skip
 """The least and the most power by which a figure follows a setting: ZeRO takes memory down with the devices, or does not."""
-_NAMES = tuple(POWERS)
-_LEAST, _MOST = (np.array([[POWERS[name][driver][end] for driver in DRIVERS] for name in _NAMES]) for end in (0, 1))
+_LEAST, _MOST = ({name: np.array([powers[driver][end] for driver in DRIVERS]) for name, powers in POWERS.items()}
+                 for end in (0, 1))  # fmt: skip
 SWITCHED = math.log(2.2)
 """What one setting that is no number may do: recomputation, a kernel, another precision."""
 BEYOND, WIDEST = math.log(1.3), math.log(20.0)
 """How far outside of what a row allows another one is no scatter; and how much it may allow to say anything at all."""
 SCATTER = 1.15
 """Within which a figure is as another row has it."""
-FEWEST, AT_ONCE, SHARE, ODD = 4, 60, 0.6, 6
+FEWEST, AT_ONCE, SHARE, ODD = 4, 40, 0.6, 6
 """Rows; that are compared with each other; which share of them has to deny a row; and one in how many may be odd."""
 CERTAIN, DENIED = math.log(2.5), 3
 """How far beyond what is allowed, and by how many rows, a point that moved is certain."""
@@ -57,60 +58,79 @@ def check(sheet: Sheet, doubted: set[tuple[str, int | None]]) -> list[Finding]:
     """`doubted`: files and lines of which something is said already."""
     found: list[Finding] = []
     for key, mates in sheet.tables.items():
-        if len(mates) < FEWEST or not sheet.filled(key).intersection(POWERS):
+        names = [name for name in POWERS if name in sheet.filled(key)]
+        if len(mates) < FEWEST or not names:
             continue
         rows = [row for row in mates if row.tabular and not row.planned
                 and (row.record.source_file, row.record.source_line) not in doubted]  # fmt: skip
         for start in range(0, len(rows), AT_ONCE):
-            found += _among(rows[start : start + AT_ONCE])
+            found += _among(rows[start : start + AT_ONCE], names)
     return found
 
 
-def _among(rows: list[Row]) -> Iterator[Finding]:
-    figures = np.array([[_figure(row, name) for row in rows] for name in _NAMES])
-    there = np.isfinite(figures).sum(axis=1) >= FEWEST
-    with np.errstate(invalid="ignore"):
-        wide = [at for at in np.flatnonzero(there) if np.nanmax(figures[at]) - np.nanmin(figures[at]) > BEYOND]
-    if not wide:
+def _among(rows: list[Row], names: list[str]) -> Iterator[Finding]:
+    """Pairs of rows first that can be compared at all, then what each column has to say of them."""
+    figures = np.array([[_figure(row, name) for row in rows] for name in names])
+    with np.errstate(all="ignore"):
+        wide = np.nanmax(figures, axis=1, initial=-np.inf) - np.nanmin(figures, axis=1, initial=np.inf) > BEYOND
+    if not wide.any():
         return
-    kinds, things = _coded([_switches(row) for row in rows]), _coded([_thing(row) for row in rows])
-    drivers = np.array([_drivers(row) for row in rows])
-    apart = drivers[:, None, :] - drivers[None, :, :]
-    unlike = np.isnan(drivers)[:, None, :] != np.isnan(drivers)[None, :, :]
-    apart, unlike = np.nan_to_num(apart), unlike.any(axis=2) | (things[:, None, :] != things[None, :, :]).any(axis=2)
-    switched = (kinds[:, None, :] != kinds[None, :, :]).sum(axis=2)
+    one, two = _pairs(len(rows))
+    drivers = [_drivers(row) for row in rows]
+    # Rows that tell different things of their layout cannot be compared.
+    alike = _coded([(_thing(row), tuple(map(bool, of_row))) for row, of_row in zip(rows, drivers)])
+    keep = alike[one] == alike[two]
+    one, two = one[keep], two[keep]
+    switches = [_coded(list(words)) for words in zip(*map(_switches, rows)) if len({*words}) > 1]
+    switched = sum((words[one] != words[two] for words in switches), np.zeros(len(one), dtype=int))
+    keep = switched < 2
+    one, two, switched = one[keep], two[keep], SWITCHED * switched[keep]
+    logs = np.array([[math.log(value) if value else 0.0 for value in of_row] for of_row in drivers])
+    apart = logs[one] - logs[two]
     more, less = np.maximum(apart, 0), np.minimum(apart, 0)
-    for at in wide:
-        least = more @ _LEAST[at] + less @ _MOST[at] - SWITCHED * switched
-        most = more @ _MOST[at] + less @ _LEAST[at] + SWITCHED * switched
-        values = figures[at]
-        step = values[:, None] - values[None, :]
-        compared = ~unlike & (switched < 2) & (most - least < WIDEST) & np.isfinite(step)
-        np.fill_diagonal(compared, False)
-        with np.errstate(invalid="ignore"):
-            off = np.where(step > most, step - most, np.where(step < least, step - least, 0.0))
-        denied = compared & (np.abs(off) > BEYOND)
-        for row, others in _odd(denied, compared, off):
-            nearest = min(others, key=lambda other: (most[row, other] - least[row, other], abs(other - row)))
-            meant = float(values[nearest] + least[row, nearest]), float(values[nearest] + most[row, nearest])
-            certain = len(others) >= DENIED and abs(off[row, nearest]) > CERTAIN
-            yield from _said(rows[row], _NAMES[at], rows[nearest], meant, certain)
+    for name, values in ((name, figures[at]) for at, name in enumerate(names) if wide[at]):
+        least = more @ _LEAST[name] + less @ _MOST[name] - switched
+        most = more @ _MOST[name] + less @ _LEAST[name] + switched
+        step = values[one] - values[two]
+        compared = (most - least < WIDEST) & np.isfinite(step)
+        off = np.where(compared, np.maximum(step - most, 0) + np.minimum(step - least, 0), 0.0)
+        if (np.abs(off) > BEYOND).any():
+            table = _Compared(len(rows), one[compared], two[compared], off[compared], least[compared], most[compared])
+            yield from (finding for row in table.odd() for finding in _said(rows, row, table, name, values))
 
 
-def _odd(denied: np.ndarray, compared: np.ndarray, off: np.ndarray) -> Iterator[tuple[int, list[int]]]:
-    """The fewest rows without which the rest agree, each with those that deny it."""
-    left = np.ones(len(denied), dtype=bool)
-    taken: list[int] = []
-    while denied.any() and (counts := (denied & left & left[:, None]).sum(axis=1)).max() > 0:
-        taken.append(int(counts.argmax()))
-        left[taken[-1]] = False
-        if len(taken) > max(1, len(denied) // ODD):
-            return
-    for row in taken:
-        others = np.flatnonzero(denied[row] & left)
-        with_ = int((compared[row] & left).sum())
-        if len(others) >= 2 and len(others) >= SHARE * with_ and len({*np.sign(off[row, others])}) == 1:
-            yield row, [int(other) for other in others]
+@lru_cache(maxsize=AT_ONCE + 1)
+def _pairs(count: int) -> tuple[np.ndarray, np.ndarray]:
+    return np.triu_indices(count, 1)
+
+
+class _Compared:
+    """What pairs of rows say of each other in one column, for both of them."""
+
+    def __init__(self, count: int, one: np.ndarray, two: np.ndarray, off: np.ndarray, least: np.ndarray, most: np.ndarray):
+        self.off, self.least, self.most = (np.full((count, count), np.nan) for _ in range(3))
+        self.off[one, two], self.least[one, two], self.most[one, two] = off, least, most
+        self.off[two, one], self.least[two, one], self.most[two, one] = -off, -most, -least
+
+    def odd(self) -> list[int]:
+        """The fewest rows without which the rest agree, where most rows deny them, and all to the same side."""
+        denied = np.abs(np.nan_to_num(self.off)) > BEYOND
+        left = np.ones(len(denied), dtype=bool)
+        taken: list[int] = []
+        while (counts := (denied & left & left[:, None]).sum(axis=1)).max() > 0:
+            taken.append(int(counts.argmax()))
+            left[taken[-1]] = False
+            if len(taken) > max(1, len(denied) // ODD):
+                return []
+        self.denied = denied & left
+        compared = np.isfinite(self.off) & left
+        return [row for row in taken if (count := self.denied[row].sum()) >= max(2, SHARE * compared[row].sum())
+                and abs(np.sign(self.off[row, self.denied[row]]).sum()) == count]  # fmt: skip
+
+    def nearest(self, row: int) -> int:
+        """The row that denies it and differs the least."""
+        others = np.flatnonzero(self.denied[row])
+        return int(min(others, key=lambda other: (self.most[row, other] - self.least[row, other], abs(other - row))))
 
 
 def _figure(row: Row, name: str) -> float:
@@ -119,24 +139,25 @@ def _figure(row: Row, name: str) -> float:
 
 
 def _drivers(row: Row) -> list[float]:
+    """The settings that are numbers; 0 for one that nobody tells."""
     record, size = row.record, label_parameters(row.record.size_label)
     weights = size[0] if size else (record.layers or 0) * (record.hidden or 0) ** 2
-    devices, batch = row.world or record.nodes, row.get("gbs")
-    values = (devices, record.tp, record.pp, row.beside("cp"), row.beside("ep"), row.get("mbs"),
-              batch / (devices or 1) if batch else None, 1 if batch else devices, row.seq, weights)  # fmt: skip
-    return [math.log(value) if value and 0 < value < math.inf else math.nan for value in values]
+    devices, batch = row.world or record.nodes or record.dp or 0, row.get("gbs") or 0
+    values = (devices, record.tp, record.pp, row.beside("cp"), row.beside("ep"), row.get("mbs"), batch / (devices or 1),
+              1 if batch else devices, row.seq, weights)  # fmt: skip
+    return [value if value and 0 < value < math.inf else 0.0 for value in values]
 
 
-def _coded(words: list[tuple[object, ...]]) -> np.ndarray:
+def _coded(words: list[object]) -> np.ndarray:
     """Words as numbers, equal where they are alike."""
     codes: dict[object, int] = {}
-    return np.array([[codes.setdefault(word, len(codes)) for word in of_row] for of_row in words])
+    return np.array([codes.setdefault(word, len(codes)) for word in words])
 
 
 def _thing(row: Row) -> tuple[object, ...]:
     """What rows have to have in common to be compared at all: the device, a model without a size, the unit."""
-    label = row.record.size_label
-    return row.record.machine, row.devices, "" if label_parameters(label) else label, row.record.mem_unit
+    record, label = row.record, row.record.size_label
+    return record.machine, row.devices, "" if label_parameters(label) else label, record.mem_unit
 
 
 def _switches(row: Row) -> tuple[object, ...]:
@@ -145,19 +166,22 @@ def _switches(row: Row) -> tuple[object, ...]:
             tuple(settings(row)))  # fmt: skip
 
 
-def _said(row: Row, name: str, other: Row, meant: tuple[float, float], certain: bool) -> Iterator[Finding]:
-    figure = row.printed(name)
+def _said(rows: list[Row], at: int, table: _Compared, name: str, values: np.ndarray) -> Iterator[Finding]:
+    row, nearest = rows[at], table.nearest(at)
+    other, figure = rows[nearest], row.printed(name)
     if figure is None:
         return
-    low, high = sorted(figure.shown(math.exp(end)) for end in meant)
+    ends = (values[nearest] + table.least[at, nearest], values[nearest] + table.most[at, nearest])
+    low, high = sorted(figure.shown(math.exp(end)) for end in ends)
     typed = slips(figure.like(figure.value), (low / SCATTER, high * SCATTER))
     moved = next((one.text for one in typed if one.how == "the point moved"), None)
+    certain = moved is not None and table.denied[at].sum() >= DENIED and abs(table.off[at, nearest]) > CERTAIN
     differ = ", ".join(_differences(row, other))
     expected = f"with {differ} it may be {low:.3g} to {high:.3g}" if differ else "no setting differs"
     what = f"{row.cell(name)} -> {moved} (the point moved)" if moved else row.cell(name)
     message = f"{what}: {other.where} has {other.cell(name)}, and {expected}"
     row.reasons[name] = "outlier"
-    yield row.find("outlier", "error" if certain and moved else "warning", message, name=name, proposed=moved)
+    yield row.find("outlier", "error" if certain else "warning", message, name=name, proposed=moved)
 
 
 def _differences(row: Row, other: Row) -> Iterator[str]:
