@@ -224,6 +224,53 @@ def test_a_failed_run_with_a_time_is_asked_about(lint):
     assert [(f.line, f.code, f.level) for f in found] == [(4, "outcome-vs-figures", "warning")]
 
 
+WORDS = "H100, sequence 4096, 64 GPUs, global batch 256.\n\n" + table("""
+    mbs  s/step  tok/s/GPU  Ergebnis
+    1  7.47  2193  ok
+    2  7.38  2220  ok
+    4  7.20  2275  ok
+    8  -  -  OOM
+""")
+
+
+@pytest.mark.parametrize(("heading", "word"), [
+    ("Ergebnis", "OOM"), ("結果", "✗ OOM"), ("状态", "显存不足"), ("state", "OUT_OF_MEMORY"), ("status", "OOM!"),
+    ("fits?", "failed"),
+])  # fmt: skip
+def test_a_word_of_failure_beside_the_figures_of_a_run_is_asked_about(lint, heading: str, word: str):
+    note = WORDS.replace("Ergebnis", heading)
+    assert lint(note) == []
+    found = lint(note.replace("2275 | ok", f"2275 | {word}"))
+    assert [(f.line, f.code, f.level, f.column) for f in found] == [(7, "outcome-vs-figures", "warning", heading)]
+
+
+def test_a_batch_that_did_not_fit_is_a_column_of_figures(lint):
+    matrix = WORDS.replace("Ergebnis", "s/step, twice the batch").replace("7.47 | 2193 | ok", "7.47 | 2193 | 14.9")
+    assert lint(matrix.replace("2220 | ok", "2220 | 14.7").replace("2275 | ok", "2275 | OOM")) == []
+
+
+@pytest.mark.parametrize(("right", "typed", "column"), [("1024", "102.4", "gbs"), ("64", "6.4", "GPUs")])
+def test_a_fraction_among_counts_is_a_point_that_moved(lint, right: str, typed: str, column: str):
+    note = "Sequence 4096.\n\n" + table("""
+        mbs  GPUs  gbs  s/step  tok/s/GPU
+        1  64  1024  29.88  2193
+        2  64  1024  29.52  2220
+        4  64  1024  28.81  2275
+    """)
+    assert lint(note) == []
+    found = lint(note.replace("| 2 | 64 | 1024 |", "| 2 | 64 | 1024 |".replace(right, typed)))
+    assert [(f.line, f.code, f.level, f.column, f.proposed) for f in found] == [(6, "unreadable", "error", column, right)]
+
+
+def test_half_a_sequence_for_a_device_is_none(lint):
+    assert lint("Sequence 4096.\n\n" + table("""
+        chips  per_device_batch  s/step
+        64  2  29.88
+        128  1  29.52
+        256  0.5  28.81
+    """)) == []
+
+
 def test_a_pair_of_another_device_names_its_row(lint):
     found = lint(RENTED.replace("12.51 | 83819", "35.04 | 29925"))
     assert (8, "pasted-pair") in [(f.line, f.code) for f in found if "line 6" in f.message]
