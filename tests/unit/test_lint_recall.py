@@ -262,6 +262,57 @@ def test_a_fraction_among_counts_is_a_point_that_moved(lint, right: str, typed: 
     assert [(f.line, f.code, f.level, f.column, f.proposed) for f in found] == [(6, "unreadable", "error", column, right)]
 
 
+STEPS = "One box, block size 1024, 524,288 tokens per step.\n\n" + table("""
+    what  micro batch  acum.  ms / iter  tok/sec
+    eager  16  4  833.5  629,045
+    compile  16  4  584.8  896,555
+    flash  16  4  411.4  1,274,328
+    more  32  2  395.1  1,326,867
+    padded  32  2  384.3  1,364,164
+""")
+"""As many replicas in every row, which nobody counts."""
+NO_MICRO_BATCH = "32 GPUs, TP 4.\n\n" + table("""
+    Seq len  CP  DP  GBS  GA  s/step  tok/s
+    8K  1  8  512  64  17.07  245721
+    16K  1  8  256  32  18.69  224430
+    32K  2  4  128  32  22.27  188327
+    64K  4  2  64  32  30.13  139192
+    64K  2  4  64  16  29.23  143490
+""")
+OF_ANOTHER_TABLE = "Sequence length 2048. One node was in repair: a global batch of 120.\n\n" + table("""
+    recipe  GPUs  MBS  Grad acc.  Step time (s)  Tok/s
+    bf16  1  1  32  1.868  35,082
+    bf16  4  1  8  0.467  140,375
+    fp8  4  1  8  0.311  211,019
+    bf16  4  2  8  1.005  130,428
+""")
+AT_ONCE = "Sequence length 8192.\n\n" + table("""
+    chips  per_device_batch_size  global batch  seconds  tokens/s/device
+    16  2  32  3.485  4701.6
+    16  4  64  6.913  4740.3
+    32  2  64  3.530  4641.9
+    32  4  128  6.969  4702.2
+    64  2  128  3.537  4631.7
+    64  4  256  7.038  4656.0
+""")
+
+
+@pytest.mark.parametrize(("note", "right", "typed", "level", "proposed"), [
+    (STEPS, "| 16 | 4 | 411.4", "| 16 | 8 | 411.4", "error", "4"),
+    (NO_MICRO_BATCH, "| 256 | 32 |", "| 256 | 8 |", "error", "32"),
+    (OF_ANOTHER_TABLE, "| 8 | 0.311", "| 16 | 0.311", "error", "8"),
+    (AT_ONCE, "| 64 | 4 | 256", "| 64 | 2 | 256", "warning", "4"),
+], ids=["unsaid replicas", "unsaid micro-batch", "a batch of another table", "no accumulation"])  # fmt: skip
+def test_the_parts_of_a_batch_give_it(lint, note: str, right: str, typed: str, level: str, proposed: str):
+    assert lint(note) == []
+    found = lint(note.replace(right, typed))
+    assert [(f.code, f.level, f.proposed) for f in found] == [("batch-divisible", level, proposed)]
+
+
+def test_rows_that_accumulate_are_no_slip(lint):
+    assert lint(AT_ONCE.replace("64 | 2 | 128", "64 | 1 | 128").replace("64 | 4 | 256", "64 | 1 | 256")) == []
+
+
 def test_half_a_sequence_for_a_device_is_none(lint):
     assert lint("Sequence 4096.\n\n" + table("""
         chips  per_device_batch  s/step

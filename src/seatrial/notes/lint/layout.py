@@ -94,18 +94,19 @@ def fill_batch(sheet: Sheet) -> None:
     for mates in sheet.tables.values():
         rows = [row for row in mates if row.tabular and row.record.sec_per_it and row.seq][:500]
         said = [row.record.gbs for row in rows]
-        if len(rows) < FEWEST or any(said) and not all(_vague(row) for row in rows):
+        if len(rows) < FEWEST or any(said) and not all(_vague(row) or _of_another(row) for row in rows):
             continue
-        each = {row: batch for row in rows if (batch := row.record.gbs or row.record.mbs)}
-        made = {row: batch * _replicas(row) * (row.beside("ga") or 1) for row, batch in each.items()}
+        each = {row: batch for row in rows if (batch := row.record.mbs or row.record.gbs)}
+        same = _same_replicas(rows)
+        made = {row: batch * (same or _replicas(row)) * (row.beside("ga") or 1) for row, batch in each.items()}
         proof = {row: [_follows(row, batch) for batch in (gbs, row.record.gbs)] for row, gbs in made.items()}
         told = [after for after, _ in proof.values() if after is not None]
         if len(told) >= FEWEST and sum(told) >= max(2, ALIKE * len(told)) and not any(before for _, before in proof.values()):
             for row in mates:
-                batch = row.record.gbs if _vague(row) else row.record.mbs if row.record.gbs is None else None
+                batch = row.record.gbs if _vague(row) else row.record.mbs if not row.states("gbs") else None
                 if batch:
                     inferred = tuple(sorted({*row.record.inferred, "gbs"}))
-                    gbs = batch * _replicas(row) * (row.beside("ga") or 1)
+                    gbs = batch * (same or _replicas(row)) * (row.beside("ga") or 1)
                     row.record = replace(row.record, gbs=gbs, mbs=batch, inferred=inferred)
 
 
@@ -113,6 +114,22 @@ def _vague(row: Row) -> bool:
     """A column called `batch` beside none of the micro-batch may be either."""
     heading = normal(row.columns.get("gbs", ""))
     return bool(row.record.gbs) and row.record.mbs is None and heading in ("batch", "batch size", "bs", "bsz")
+
+
+def _of_another(row: Row) -> bool:
+    """A batch that a sentence speaks of, beside micro-batches and their steps in the row: it may be another table's."""
+    return "gbs" in row.record.inferred and row.shows("mbs") and row.shows("ga")
+
+
+def _same_replicas(rows: list[Row]) -> int | None:
+    """How many replicas most rows have by their times and rates, where nobody counts them and rows say how they accumulate."""
+    if any(row.record.dp or row.record.gpus or row.record.nodes or not row.shows("ga") for row in rows):
+        return None
+    tokens = [(row, rate * row.record.sec_per_it / row.seq) for row in rows  # type: ignore[operator]
+              if (rate := row.record.tokens_per_s) and row.record.mbs]  # fmt: skip
+    shares = [done / (row.record.mbs * (row.beside("ga") or 1)) for row, done in tokens]  # type: ignore[operator]
+    usual, often = mode(round(share) for share in shares if abs(share / max(1, round(share)) - 1) < 0.01)
+    return usual if isinstance(usual, int) and often >= max(FEWEST, ALIKE * len(rows)) else None
 
 
 def _replicas(row: Row) -> int:
