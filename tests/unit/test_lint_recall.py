@@ -262,7 +262,7 @@ def test_a_fraction_among_counts_is_a_point_that_moved(lint, right: str, typed: 
     assert [(f.line, f.code, f.level, f.column, f.proposed) for f in found] == [(6, "unreadable", "error", column, right)]
 
 
-STEPS = "One box, block size 1024, 524,288 tokens per step.\n\n" + table("""
+ACCUMULATED = "One box, block size 1024, 524,288 tokens per step.\n\n" + table("""
     what  micro batch  acum.  ms / iter  tok/sec
     eager  16  4  833.5  629,045
     compile  16  4  584.8  896,555
@@ -298,7 +298,7 @@ AT_ONCE = "Sequence length 8192.\n\n" + table("""
 
 
 @pytest.mark.parametrize(("note", "right", "typed", "level", "proposed"), [
-    (STEPS, "| 16 | 4 | 411.4", "| 16 | 8 | 411.4", "error", "4"),
+    (ACCUMULATED, "| 16 | 4 | 411.4", "| 16 | 8 | 411.4", "error", "4"),
     (NO_MICRO_BATCH, "| 256 | 32 |", "| 256 | 8 |", "error", "32"),
     (OF_ANOTHER_TABLE, "| 8 | 0.311", "| 16 | 0.311", "error", "8"),
     (AT_ONCE, "| 64 | 4 | 256", "| 64 | 2 | 256", "warning", "4"),
