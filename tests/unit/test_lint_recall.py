@@ -309,6 +309,24 @@ def test_the_parts_of_a_batch_give_it(lint, note: str, right: str, typed: str, l
     assert [(f.code, f.level, f.proposed) for f in found] == [("batch-divisible", level, proposed)]
 
 
+SAID_ABOVE = "GBS 1024, sequence 4096, A100.\n\n" + table("""
+    Nodes  GPUs  s/step  tokens/s
+    4  32  64.13  65,401
+    8  64  32.63  128,561
+    16  128  16.97  247,149
+    32  256  8.80  476,481
+    64  512  4.54  924,867
+""")
+
+
+def test_twice_the_time_of_a_batch_that_the_text_says_is_asked_about(lint):
+    assert lint(SAID_ABOVE) == []
+    found = lint(SAID_ABOVE.replace("8.80", "17.60"))
+    assert [(f.line, f.level) for f in found] == [(8, "warning")] and "s/step 8.80" in found[0].message
+    twice = SAID_ABOVE.replace("16.97", "33.94").replace("8.80", "17.60")  # two rows with a batch of their own
+    assert lint(twice) == []
+
+
 def test_rows_that_accumulate_are_no_slip(lint):
     assert lint(AT_ONCE.replace("64 | 2 | 128", "64 | 1 | 128").replace("64 | 4 | 256", "64 | 1 | 256")) == []
 

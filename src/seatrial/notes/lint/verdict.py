@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from seatrial.notes.lint.broken import Broken, is_found, is_part
+from seatrial.notes.lint.broken import Broken, is_found, is_part, of_another_batch
 from seatrial.notes.lint.copied import is_fine, source, stale
 from seatrial.notes.lint.findings import Finding, Level
 from seatrial.notes.lint.headings import EXTRA
@@ -51,7 +51,7 @@ def report(row: Row, broken: list[Broken], repairs: list[Repair]) -> list[Findin
     grave = grave and out > (LIKELY if abs(off) > GRAVE else SURELY)
     doubtful = abs(off) > 2 * SMALL or known and best is not None and best.why  # else no slip that anybody makes
     level: Level = "error" if grave and sure else "warning" if out > LIKELY and doubtful else "info"
-    if level == "error" and all(relation in AT_ONCE for relation, _, _ in broken):
+    if level == "error" and (all(relation in AT_ONCE for relation, _, _ in broken) or of_another_batch(row, broken)):
         level = "warning"  # it may be the one that accumulates
     row.settled = level != "info"
     if best is not None and known:
