@@ -327,6 +327,33 @@ def test_twice_the_time_of_a_batch_that_the_text_says_is_asked_about(lint):
     assert lint(twice) == []
 
 
+STEP_BY_STEP = "70B on 64 H100, GBS 512, sequence 4096.\n\n" + table("""
+    change  s/step  Beschleunigung
+    baseline  20.10  -
+    flash  16.42  1.22
+    compile  14.95  1.10
+    fp8  11.03  1.36
+    overlap  10.41  1.06
+""")
+BY_DTYPE = "8B, sequence 8192.\n\n" + table("""
+    GPU  dtype  tok/s/GPU  gain
+    H100  bf16  8131  -
+    H100  fp8  10339  1.27x
+    H200  bf16  8731  -
+    H200  fp8  11120  1.27x
+    B200  bf16  16679  -
+    B200  fp8  23195  1.39x
+""")
+
+
+@pytest.mark.parametrize(("note", "line", "right", "typed"), [(STEP_BY_STEP, 8, "1.36", "1.63"), (BY_DTYPE, 8, "1.27", "1.72")])
+def test_a_gain_is_over_the_row_above_or_the_nearest_without_one(lint, note: str, line: int, right: str, typed: str):
+    assert lint(note) == []
+    lines = note.splitlines()
+    found = lint("\n".join([*lines[: line - 1], lines[line - 1].replace(right, typed), *lines[line:]]))
+    assert [(f.line, f.level, (f.proposed or "").rstrip("x")) for f in found] == [(line, "error", right)]
+
+
 def test_rows_that_accumulate_are_no_slip(lint):
     assert lint(AT_ONCE.replace("64 | 2 | 128", "64 | 1 | 128").replace("64 | 4 | 256", "64 | 1 | 256")) == []
 
