@@ -354,6 +354,23 @@ def test_a_gain_is_over_the_row_above_or_the_nearest_without_one(lint, note: str
     assert [(f.line, f.level, (f.proposed or "").rstrip("x")) for f in found] == [(line, "error", right)]
 
 
+UNKNOWN_AXIS = "TPU v5p, sequence 4096.\n\n" + table("""
+    chips  dcn_data  ici_fsdp  breadth  step (s)
+    64  1  64  1  13.96
+    128  1  64  2  13.83
+    256  1  128  2  14.14
+    512  2  128  2  14.31
+    512  2  256  1  14.74
+    1024  4  256  1  14.79
+""")
+
+
+def test_an_axis_under_an_unknown_heading_counts(lint):
+    assert lint(UNKNOWN_AXIS) == []
+    found = lint(UNKNOWN_AXIS.replace("1 | 128 | 2", "1 | 256 | 2"))
+    assert [(f.line, f.code, f.column, f.proposed) for f in found] == [(7, "world-size", "ici_fsdp", "128")]
+
+
 def test_rows_that_accumulate_are_no_slip(lint):
     assert lint(AT_ONCE.replace("64 | 2 | 128", "64 | 1 | 128").replace("64 | 4 | 256", "64 | 1 | 256")) == []
 

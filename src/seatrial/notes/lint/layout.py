@@ -57,6 +57,7 @@ def fill_axes(sheet: Sheet) -> None:
                 row.record = replace(row.record, dp=dp, inferred=(*row.record.inferred, "dp"))
                 row.columns.setdefault("dp", row.columns["shard"])
         rows = [row for row in mates if row.tabular and row.record.dp][:500]
+        _fill_unnamed(rows)
         open_ = [name for name in ("tp", "pp") if all(getattr(row.record, name) is None for row in rows)]
         said = sheet.text(rows[0]).hints.devices(rows[0].record.source_line or 0) if rows else None
         devices = None if any(row.record.gpus or row.record.nodes for row in rows) else said
@@ -80,6 +81,20 @@ def fill_axes(sheet: Sheet) -> None:
         for row in rows:
             known = rest | ({} if row.record.gpus or not devices else {"gpus": devices})
             row.record = replace(row.record, **known, inferred=tuple(sorted({*row.record.inferred, *known})))  # type: ignore[arg-type]
+
+
+def _fill_unnamed(rows: list[Row]) -> None:
+    """A column under a heading that nobody knows, by which the other axes give the devices in nearly every row, is one too."""
+    if len(rows) <= FEWEST or any(row.record.tp or not row.record.gpus for row in rows):
+        return
+    for heading in rows[0].extras:
+        factors = [int(cell) if (cell := row.cells.get(heading, "")).isdecimal() and len(cell) < 6 else 0 for row in rows]
+        agree = [factor for row, factor in zip(rows, factors) if factor * _product(row) == row.record.gpus]
+        if all(factors) and len({*agree}) > 1 and len(rows) - len(agree) <= max(1, 0.15 * len(rows)) and len(agree) > FEWEST:
+            for row, factor in zip(rows, factors):
+                row.record = replace(row.record, tp=factor)
+                row.columns["tp"] = heading
+            return
 
 
 def _same_devices(rows: list[Row]) -> int | None:
