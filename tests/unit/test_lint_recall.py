@@ -371,6 +371,20 @@ def test_an_axis_under_an_unknown_heading_counts(lint):
     assert [(f.line, f.code, f.column, f.proposed) for f in found] == [(7, "world-size", "ici_fsdp", "128")]
 
 
+ONE_IN_FP8 = "70B on 256 H100, sequence 8192.\n\n" + table("""
+    what  dtype  TPS/GPU  TFLOPs/GPU  MFU
+    FSDP  bf16  622  299.2  30.26%
+    compile  bf16  650  312.7  31.61%
+    overlap  bf16  672  323.4  32.70%
+    float8  fp8  791  380.9  38.52%
+""")
+
+
+def test_the_one_row_of_another_precision_has_a_share_of_its_peak_or_of_the_others(lint):
+    assert lint(ONE_IN_FP8) == lint(ONE_IN_FP8.replace("38.52%", "19.26%")) == []
+    assert [(f.line, f.column) for f in lint(ONE_IN_FP8.replace("38.52%", "65.51%"))] == [(8, "MFU")]
+
+
 def test_rows_that_accumulate_are_no_slip(lint):
     assert lint(AT_ONCE.replace("64 | 2 | 128", "64 | 1 | 128").replace("64 | 4 | 256", "64 | 1 | 256")) == []
 

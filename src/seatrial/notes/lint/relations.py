@@ -662,7 +662,20 @@ def rule_of(row: Row, relation: Relation) -> Rule | None:
                 return rule
             if not relation.exact and (row.sheet.has_unknown(row.key) or "model" in relation.apart and _of_any_model(row)):
                 break  # a column that nobody reads, or another model, may set what other tables have in common
-    return _by_data_sheet(row, relation)
+    return _by_data_sheet(row, relation) or _of_another_precision(row, relation)
+
+
+def _of_another_precision(row: Row, relation: Relation) -> Rule | None:
+    """The peak that rows of the table with another precision keep to, where a row is off by neither that nor twice as much."""
+    if relation.name != "MFU" or not row.record.dtype or (off := residue(row, relation)) is None:
+        return None
+    name, machine, _, dtype, *rest = key_of(row, relation)
+    known = [rule for (_, place, other), rule in row.sheet.rules.items() if place == row.key and isinstance(other, tuple)
+             and other[:2] == (name, machine) and other[3] != dtype and [*other[4:]] == rest]  # fmt: skip
+    if len(known) != 1:
+        return None
+    rule, near = known[0], slack(row, relation) + GRAVE
+    return None if any(abs(abs(off - rule.constant) - math.log(times)) < near for times in (1, 2)) else rule
 
 
 def _of_any_model(row: Row) -> bool:
