@@ -110,10 +110,14 @@ def contradicted(row: Row) -> Iterator[Finding]:
         yield row.find("outcome-vs-figures", "warning", message, name=name)
 
 
-_FAILED = re.compile(r"(?:cuda |gpu |host )?oom(?:ed)?|(?:cuda )?out[ _-]of[ _-]memory|fail(?:ed|ure)?|crash(?:ed)?|"
-                     r"(?:显存|顯存|内存|メモリ)不足|메모리 ?부족|失敗|失败", re.IGNORECASE)  # fmt: skip
-_BARE = re.compile(rf"\W*(?:{_FAILED.pattern})\W*", re.IGNORECASE)
+_BARE = re.compile(r"\W*(?:(?:cuda |gpu |host )?oom(?:ed)?|(?:cuda )?out[ _-]of[ _-]memory|fail(?:ed|ure)?|crash(?:ed)?|"
+                   r"(?:显存|顯存|内存|メモリ)不足|메모리 ?부족|失敗|失败)\W*", re.IGNORECASE)  # fmt: skip
 RATES = ("tflops", "tokens_per_s", "tokens_per_s_per_process", "samples_per_s", "mfu")
+
+
+@functools.lru_cache(maxsize=65536)
+def _is_bare(cell: str) -> bool:
+    return len(cell) < MOST_BARE and _BARE.fullmatch(cell) is not None
 
 
 def _ran_all_the_same(row: Row) -> Iterator[Finding]:
@@ -122,11 +126,10 @@ def _ran_all_the_same(row: Row) -> Iterator[Finding]:
     def says(one: Row, heading: str) -> bool:
         record = one.record
         ran = any(getattr(record, name) for name in RATES) and (record.sec_per_it or heading not in beside)
-        return bool(ran) and _BARE.fullmatch(one.cells.get(heading, "")) is not None
+        return bool(ran) and _is_bare(one.cells.get(heading, ""))
 
-    beside = [row.columns[name] for name in ("mem_value", "notes") if name in row.columns]
-    there = row.cells.items() if _FAILED.search(row.text) else ()
-    bare = [heading for heading, cell in there if len(cell) < MOST_BARE and _BARE.fullmatch(cell)]
+    bare = [heading for heading, cell in row.cells.items() if not cell[:1].isdecimal() and _is_bare(cell)]
+    beside = [row.columns[name] for name in ("mem_value", "notes") if name in row.columns] if bare else []
     for heading in bare:
         known = heading in beside or field_of(heading) == "" and _of_words(row, heading)
         if known and sum(says(mate, heading) for mate in row.around) == 1 and says(row, heading):
@@ -151,7 +154,7 @@ MOST_BARE = 30
 def _of_words(row: Row, heading: str) -> bool:
     """Whether a column says in words what came of each row: no number stands there, and of another row something else."""
     cells = [mate.cells.get(heading, "") for mate in row.around if mate is not row]
-    return not any(NUMBER.search(cell) for cell in cells) and any(cell and not _BARE.fullmatch(cell) for cell in cells)
+    return not any(NUMBER.search(cell) for cell in cells) and any(cell and not _is_bare(cell) for cell in cells)
 
 
 def text_above(row: Row) -> Iterator[Finding]:
