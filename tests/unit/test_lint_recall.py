@@ -224,6 +224,180 @@ def test_a_failed_run_with_a_time_is_asked_about(lint):
     assert [(f.line, f.code, f.level) for f in found] == [(4, "outcome-vs-figures", "warning")]
 
 
+WORDS = "H100, sequence 4096, 64 GPUs, global batch 256.\n\n" + table("""
+    mbs  s/step  tok/s/GPU  Ergebnis
+    1  7.47  2193  ok
+    2  7.38  2220  ok
+    4  7.20  2275  ok
+    8  -  -  OOM
+""")
+
+
+@pytest.mark.parametrize(("heading", "word"), [
+    ("Ergebnis", "OOM"), ("結果", "✗ OOM"), ("状态", "显存不足"), ("state", "OUT_OF_MEMORY"), ("status", "OOM!"),
+    ("fits?", "failed"),
+])  # fmt: skip
+def test_a_word_of_failure_beside_the_figures_of_a_run_is_asked_about(lint, heading: str, word: str):
+    note = WORDS.replace("Ergebnis", heading)
+    assert lint(note) == []
+    found = lint(note.replace("2275 | ok", f"2275 | {word}"))
+    assert [(f.line, f.code, f.level, f.column) for f in found] == [(7, "outcome-vs-figures", "warning", heading)]
+
+
+def test_a_batch_that_did_not_fit_is_a_column_of_figures(lint):
+    matrix = WORDS.replace("Ergebnis", "s/step, twice the batch").replace("7.47 | 2193 | ok", "7.47 | 2193 | 14.9")
+    assert lint(matrix.replace("2220 | ok", "2220 | 14.7").replace("2275 | ok", "2275 | OOM")) == []
+
+
+@pytest.mark.parametrize(("right", "typed", "column"), [("1024", "102.4", "gbs"), ("64", "6.4", "GPUs")])
+def test_a_fraction_among_counts_is_a_point_that_moved(lint, right: str, typed: str, column: str):
+    note = "Sequence 4096.\n\n" + table("""
+        mbs  GPUs  gbs  s/step  tok/s/GPU
+        1  64  1024  29.88  2193
+        2  64  1024  29.52  2220
+        4  64  1024  28.81  2275
+    """)
+    assert lint(note) == []
+    found = lint(note.replace("| 2 | 64 | 1024 |", "| 2 | 64 | 1024 |".replace(right, typed)))
+    assert [(f.line, f.code, f.level, f.column, f.proposed) for f in found] == [(6, "unreadable", "error", column, right)]
+
+
+ACCUMULATED = "One box, block size 1024, 524,288 tokens per step.\n\n" + table("""
+    what  micro batch  acum.  ms / iter  tok/sec
+    eager  16  4  833.5  629,045
+    compile  16  4  584.8  896,555
+    flash  16  4  411.4  1,274,328
+    more  32  2  395.1  1,326,867
+    padded  32  2  384.3  1,364,164
+""")
+"""As many replicas in every row, which nobody counts."""
+NO_MICRO_BATCH = "32 GPUs, TP 4.\n\n" + table("""
+    Seq len  CP  DP  GBS  GA  s/step  tok/s
+    8K  1  8  512  64  17.07  245721
+    16K  1  8  256  32  18.69  224430
+    32K  2  4  128  32  22.27  188327
+    64K  4  2  64  32  30.13  139192
+    64K  2  4  64  16  29.23  143490
+""")
+OF_ANOTHER_TABLE = "Sequence length 2048. One node was in repair: a global batch of 120.\n\n" + table("""
+    recipe  GPUs  MBS  Grad acc.  Step time (s)  Tok/s
+    bf16  1  1  32  1.868  35,082
+    bf16  4  1  8  0.467  140,375
+    fp8  4  1  8  0.311  211,019
+    bf16  4  2  8  1.005  130,428
+""")
+AT_ONCE = "Sequence length 8192.\n\n" + table("""
+    chips  per_device_batch_size  global batch  seconds  tokens/s/device
+    16  2  32  3.485  4701.6
+    16  4  64  6.913  4740.3
+    32  2  64  3.530  4641.9
+    32  4  128  6.969  4702.2
+    64  2  128  3.537  4631.7
+    64  4  256  7.038  4656.0
+""")
+
+
+@pytest.mark.parametrize(("note", "right", "typed", "level", "proposed"), [
+    (ACCUMULATED, "| 16 | 4 | 411.4", "| 16 | 8 | 411.4", "error", "4"),
+    (NO_MICRO_BATCH, "| 256 | 32 |", "| 256 | 8 |", "error", "32"),
+    (OF_ANOTHER_TABLE, "| 8 | 0.311", "| 16 | 0.311", "error", "8"),
+    (AT_ONCE, "| 64 | 4 | 256", "| 64 | 2 | 256", "warning", "4"),
+], ids=["unsaid replicas", "unsaid micro-batch", "a batch of another table", "no accumulation"])  # fmt: skip
+def test_the_parts_of_a_batch_give_it(lint, note: str, right: str, typed: str, level: str, proposed: str):
+    assert lint(note) == []
+    found = lint(note.replace(right, typed))
+    assert [(f.code, f.level, f.proposed) for f in found] == [("batch-divisible", level, proposed)]
+
+
+SAID_ABOVE = "GBS 1024, sequence 4096, A100.\n\n" + table("""
+    Nodes  GPUs  s/step  tokens/s
+    4  32  64.13  65,401
+    8  64  32.63  128,561
+    16  128  16.97  247,149
+    32  256  8.80  476,481
+    64  512  4.54  924,867
+""")
+
+
+def test_twice_the_time_of_a_batch_that_the_text_says_is_asked_about(lint):
+    assert lint(SAID_ABOVE) == []
+    found = lint(SAID_ABOVE.replace("8.80", "17.60"))
+    assert [(f.line, f.level) for f in found] == [(8, "warning")] and "s/step 8.80" in found[0].message
+    twice = SAID_ABOVE.replace("16.97", "33.94").replace("8.80", "17.60")  # two rows with a batch of their own
+    assert lint(twice) == []
+
+
+STEP_BY_STEP = "70B on 64 H100, GBS 512, sequence 4096.\n\n" + table("""
+    change  s/step  Beschleunigung
+    baseline  20.10  -
+    flash  16.42  1.22
+    compile  14.95  1.10
+    fp8  11.03  1.36
+    overlap  10.41  1.06
+""")
+BY_DTYPE = "8B, sequence 8192.\n\n" + table("""
+    GPU  dtype  tok/s/GPU  gain
+    H100  bf16  8131  -
+    H100  fp8  10339  1.27x
+    H200  bf16  8731  -
+    H200  fp8  11120  1.27x
+    B200  bf16  16679  -
+    B200  fp8  23195  1.39x
+""")
+
+
+@pytest.mark.parametrize(("note", "line", "right", "typed"), [(STEP_BY_STEP, 8, "1.36", "1.63"), (BY_DTYPE, 8, "1.27", "1.72")])
+def test_a_gain_is_over_the_row_above_or_the_nearest_without_one(lint, note: str, line: int, right: str, typed: str):
+    assert lint(note) == []
+    lines = note.splitlines()
+    found = lint("\n".join([*lines[: line - 1], lines[line - 1].replace(right, typed), *lines[line:]]))
+    assert [(f.line, f.level, (f.proposed or "").rstrip("x")) for f in found] == [(line, "error", right)]
+
+
+UNKNOWN_AXIS = "TPU v5p, sequence 4096.\n\n" + table("""
+    chips  dcn_data  ici_fsdp  breadth  step (s)
+    64  1  64  1  13.96
+    128  1  64  2  13.83
+    256  1  128  2  14.14
+    512  2  128  2  14.31
+    512  2  256  1  14.74
+    1024  4  256  1  14.79
+""")
+
+
+def test_an_axis_under_an_unknown_heading_counts(lint):
+    assert lint(UNKNOWN_AXIS) == []
+    found = lint(UNKNOWN_AXIS.replace("1 | 128 | 2", "1 | 256 | 2"))
+    assert [(f.line, f.code, f.column, f.proposed) for f in found] == [(7, "world-size", "ici_fsdp", "128")]
+
+
+ONE_IN_FP8 = "70B on 256 H100, sequence 8192.\n\n" + table("""
+    what  dtype  TPS/GPU  TFLOPs/GPU  MFU
+    FSDP  bf16  622  299.2  30.26%
+    compile  bf16  650  312.7  31.61%
+    overlap  bf16  672  323.4  32.70%
+    float8  fp8  791  380.9  38.52%
+""")
+
+
+def test_the_one_row_of_another_precision_has_a_share_of_its_peak_or_of_the_others(lint):
+    assert lint(ONE_IN_FP8) == lint(ONE_IN_FP8.replace("38.52%", "19.26%")) == []
+    assert [(f.line, f.column) for f in lint(ONE_IN_FP8.replace("38.52%", "65.51%"))] == [(8, "MFU")]
+
+
+def test_rows_that_accumulate_are_no_slip(lint):
+    assert lint(AT_ONCE.replace("64 | 2 | 128", "64 | 1 | 128").replace("64 | 4 | 256", "64 | 1 | 256")) == []
+
+
+def test_half_a_sequence_for_a_device_is_none(lint):
+    assert lint("Sequence 4096.\n\n" + table("""
+        chips  per_device_batch  s/step
+        64  2  29.88
+        128  1  29.52
+        256  0.5  28.81
+    """)) == []
+
+
 def test_a_pair_of_another_device_names_its_row(lint):
     found = lint(RENTED.replace("12.51 | 83819", "35.04 | 29925"))
     assert (8, "pasted-pair") in [(f.line, f.code) for f in found if "line 6" in f.message]

@@ -227,7 +227,7 @@ def _parts(text: str) -> tuple[str, ...]:
 
 
 _SUMS = frozenset("ga gas acc accu accum accums accumulation accumulate accumulated accumulations akkumulation "
-                  "gradientenakkumulation acumulacion accumulo microbatches".split())
+                  "gradientenakkumulation acumulacion acum cumul accumulo microbatches".split())
 _BESIDE_SUMS = frozenset("grad grads gradient gradients gradiente de di del step steps of num n number factor micro batch "
                          "batches x per it iter iteration update optimizer".split())  # fmt: skip
 

@@ -46,10 +46,7 @@ def _judge(row: Row) -> tuple[list[Broken], list[Kept]]:
             kept.append((relation, replace(rule, constant=rule.constant + off)))
         elif abs(off) > may + (CLOSELY if relation.exact and rule.support >= 4 else 0.004) and not _of_nodes(row, relation):
             (unsaid if _unstated(row, relation, off) else broken).append((relation, rule, off))
-    # A row that ran with another batch breaks all that the batch is part of.
-    if broken or any(("gbs", -1) in relation.terms for relation, _ in kept):
-        broken += unsaid
-    return broken, kept
+    return [*broken, *unsaid], kept
 
 
 def _keeps(row: Row, relation: Relation, rule: Rule) -> bool:
@@ -57,8 +54,15 @@ def _keeps(row: Row, relation: Relation, rule: Rule) -> bool:
     return measured is not None and abs(measured[0]) <= measured[1]
 
 
+def of_another_batch(row: Row, broken: list[Broken]) -> bool:
+    """Whether a row may have run with another batch, which breaks all that the batch is part of and nothing else."""
+    kept = broken_and_kept(row)[1]
+    return all(_unstated(row, relation, off) for relation, _, off in broken) and not any(
+        ("gbs", -1) in relation.terms for relation, _ in kept)  # fmt: skip
+
+
 def _unstated(row: Row, relation: Relation, off: float) -> bool:
-    """A power of two in a relation whose batch or sequence the row does not print: it ran with another one."""
+    """A power of two in a relation whose batch or sequence the row does not print."""
     unsaid = UNSAID in key_of(row, relation) or ("gbs", -1) in relation.terms and not row.shows("gbs") and not (
         row.composed and row.shows("ga"))  # fmt: skip
     if unsaid and any(source(row, name) is not None for name in relation.measures):

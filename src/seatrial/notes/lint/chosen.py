@@ -10,7 +10,7 @@ from seatrial.columns import LAYOUT
 from seatrial.notes.lint import counts, digits
 from seatrial.notes.lint.broken import Broken
 from seatrial.notes.lint.copied import stale
-from seatrial.notes.lint.headings import kind_beside
+from seatrial.notes.lint.headings import EXTRA, kind_beside
 from seatrial.notes.lint.peers import leaning
 from seatrial.notes.lint.points import ABOVE, ANOTHER_RELATION, WORKED_OUT, Repair
 from seatrial.notes.lint.prose import read_sentence
@@ -77,8 +77,9 @@ def repair(row: Row, name: str, value: object, broken: list[Broken]) -> Repair |
         score, why = score + USUAL, f" (the shape is that of {like.where})"
     if like is not None and name == "machine" and _only_there(row, like):
         score, why = score + ABOVE, f" (more than {row.record.machine} can do)"
-    if any(_same_layout(row, mate, name, value) for mate in mates):
-        score -= UNLIKELY
+    if twins := [mate for mate in mates if _same_layout(row, mate, name, value)]:
+        # Least of all where the other one took another time.
+        score -= UNLIKELY * (2 if name == "mbs" and any(_took_another_time(row, mate) for mate in twins) else 1)
     elif any(_same_layout(row, mate, name, was) for mate in mates):
         score += UNLIKELY  # as it stands the row is another one's configuration
     if name in ("gpus", "nodes") and isinstance(value, int) and value not in column:
@@ -130,9 +131,16 @@ def _same_layout(row: Row, mate: Row, name: str, value: object) -> bool:
     return same and _described(row) == _described(mate)
 
 
+def _took_another_time(row: Row, mate: Row) -> bool:
+    own, its = row.record.sec_per_it, mate.record.sec_per_it
+    return bool(own and its and not 0.95 < own / its < 1.05)
+
+
 def _described(row: Row) -> dict[str, str]:
-    """What else the row says, but for counts that follow from others."""
-    return {heading: cell for heading, cell in row.record.extra.items() if kind_beside(heading) != "ga"}
+    """What else the row says, but for what follows from others."""
+    follow = {relation.terms[0][0] for relation in row.sheet.found.get(row.key, ())}
+    return {heading: cell for heading, cell in row.record.extra.items()
+            if kind_beside(heading) != "ga" and EXTRA + heading not in follow}  # fmt: skip
 
 
 def _divides(row: Row, name: str, value: object) -> bool:

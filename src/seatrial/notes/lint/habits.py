@@ -21,13 +21,14 @@ def habits(judged: dict[Row, tuple[list[Broken], list[Kept]]]) -> set[tuple[Row,
     """Rows and relations that they break by a factor that others break them by too: three rows, or two that stand together."""
     offs: dict[tuple[str, str], list[tuple[float, Row]]] = {}
     plain: dict[tuple[Row, str], int] = {}
-    for row, (broken, _) in judged.items():
+    for row, (broken, kept) in judged.items():
+        batch = any(relation.exact and ("gbs", -1) in relation.terms for relation, _ in kept)
         for relation, rule, off in broken:
             if off > 0 and row.seq is None and ("token_flops", -1) in relation.terms:
                 offs.setdefault((row.record.source_file, LONGER), []).append((off, row))
             if not any(abs(abs(off) - math.log(unit)) < 0.05 for unit in (10, 60, 1000)):
                 offs.setdefault((row.record.source_file, relation.name), []).append((off, row))
-                plain[row, relation.name] = rule.support if _all_said(row, relation, rule) else 0
+                plain[row, relation.name] = rule.support if _all_said(row, relation, rule, batch) else 0
     found = set()
     for (file, name), each in list(offs.items()):
         if name == LONGER:
@@ -51,8 +52,12 @@ def habits(judged: dict[Row, tuple[list[Broken], list[Kept]]]) -> set[tuple[Row,
     return found
 
 
-def _all_said(row: Row, relation: Relation, rule: Rule) -> bool:
-    """Whether nothing that the relation needs is left to what nobody says: then no habit explains that it does not hold."""
+def _all_said(row: Row, relation: Relation, rule: Rule, batch: bool) -> bool:
+    """Whether nothing that the relation needs is left to what nobody says: then no habit explains that it does not hold.
+
+    `batch`: whether its time and rate prove the batch that the text says; the micro-batches of all replicas have to give it."""
+    if relation.of_steps and relation.exact and batch:
+        return row.shows("mbs") and row.shows("ga")
     counts = {"gpus", "nodes", "dp"}
     said = all(is_measure(name) or name == "seq" or row.shows(name) or name in ("world", "cp") and any(map(row.shows, counts))
                for name, _ in relation.terms)  # fmt: skip

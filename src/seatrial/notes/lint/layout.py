@@ -57,6 +57,7 @@ def fill_axes(sheet: Sheet) -> None:
                 row.record = replace(row.record, dp=dp, inferred=(*row.record.inferred, "dp"))
                 row.columns.setdefault("dp", row.columns["shard"])
         rows = [row for row in mates if row.tabular and row.record.dp][:500]
+        _fill_unnamed(rows)
         open_ = [name for name in ("tp", "pp") if all(getattr(row.record, name) is None for row in rows)]
         said = sheet.text(rows[0]).hints.devices(rows[0].record.source_line or 0) if rows else None
         devices = None if any(row.record.gpus or row.record.nodes for row in rows) else said
@@ -82,6 +83,20 @@ def fill_axes(sheet: Sheet) -> None:
             row.record = replace(row.record, **known, inferred=tuple(sorted({*row.record.inferred, *known})))  # type: ignore[arg-type]
 
 
+def _fill_unnamed(rows: list[Row]) -> None:
+    """A column under a heading that nobody knows, by which the other axes give the devices in nearly every row, is one too."""
+    if len(rows) <= FEWEST or any(row.record.tp or not row.record.gpus for row in rows):
+        return
+    for heading in rows[0].extras:
+        factors = [int(cell) if (cell := row.cells.get(heading, "")).isdecimal() and len(cell) < 6 else 0 for row in rows]
+        agree = [factor for row, factor in zip(rows, factors) if factor * _product(row) == row.record.gpus]
+        if all(factors) and len({*agree}) > 1 and len(rows) - len(agree) <= max(1, 0.15 * len(rows)) and len(agree) > FEWEST:
+            for row, factor in zip(rows, factors):
+                row.record = replace(row.record, tp=factor)
+                row.columns["tp"] = heading
+            return
+
+
 def _same_devices(rows: list[Row]) -> int | None:
     """How many devices different layouts of a table are all of, though nobody counts them."""
     layouts = {(row.record.dp, row.record.tp, row.record.pp, row.beside("cp")): _product(row) for row in rows}
@@ -94,18 +109,19 @@ def fill_batch(sheet: Sheet) -> None:
     for mates in sheet.tables.values():
         rows = [row for row in mates if row.tabular and row.record.sec_per_it and row.seq][:500]
         said = [row.record.gbs for row in rows]
-        if len(rows) < FEWEST or any(said) and not all(_vague(row) for row in rows):
+        if len(rows) < FEWEST or any(said) and not all(_vague(row) or _of_another(row) for row in rows):
             continue
-        each = {row: batch for row in rows if (batch := row.record.gbs or row.record.mbs)}
-        made = {row: batch * _replicas(row) * (row.beside("ga") or 1) for row, batch in each.items()}
+        each = {row: batch for row in rows if (batch := row.record.mbs or row.record.gbs)}
+        same = _same_replicas(rows)
+        made = {row: batch * (same or _replicas(row)) * (row.beside("ga") or 1) for row, batch in each.items()}
         proof = {row: [_follows(row, batch) for batch in (gbs, row.record.gbs)] for row, gbs in made.items()}
         told = [after for after, _ in proof.values() if after is not None]
         if len(told) >= FEWEST and sum(told) >= max(2, ALIKE * len(told)) and not any(before for _, before in proof.values()):
             for row in mates:
-                batch = row.record.gbs if _vague(row) else row.record.mbs if row.record.gbs is None else None
+                batch = row.record.gbs if _vague(row) else row.record.mbs if not row.states("gbs") else None
                 if batch:
                     inferred = tuple(sorted({*row.record.inferred, "gbs"}))
-                    gbs = batch * _replicas(row) * (row.beside("ga") or 1)
+                    gbs = batch * (same or _replicas(row)) * (row.beside("ga") or 1)
                     row.record = replace(row.record, gbs=gbs, mbs=batch, inferred=inferred)
 
 
@@ -113,6 +129,22 @@ def _vague(row: Row) -> bool:
     """A column called `batch` beside none of the micro-batch may be either."""
     heading = normal(row.columns.get("gbs", ""))
     return bool(row.record.gbs) and row.record.mbs is None and heading in ("batch", "batch size", "bs", "bsz")
+
+
+def _of_another(row: Row) -> bool:
+    """A batch that a sentence speaks of, beside micro-batches and their steps in the row: it may be another table's."""
+    return "gbs" in row.record.inferred and row.shows("mbs") and row.shows("ga")
+
+
+def _same_replicas(rows: list[Row]) -> int | None:
+    """How many replicas most rows have by their times and rates, where nobody counts them and rows say how they accumulate."""
+    if any(row.record.dp or row.record.gpus or row.record.nodes or not row.shows("ga") for row in rows):
+        return None
+    tokens = [(row, rate * row.record.sec_per_it / row.seq) for row in rows  # type: ignore[operator]
+              if (rate := row.record.tokens_per_s) and row.record.mbs]  # fmt: skip
+    shares = [done / (row.record.mbs * (row.beside("ga") or 1)) for row, done in tokens]  # type: ignore[operator]
+    usual, often = mode(round(share) for share in shares if abs(share / max(1, round(share)) - 1) < 0.01)
+    return usual if isinstance(usual, int) and often >= max(FEWEST, ALIKE * len(rows)) else None
 
 
 def _replicas(row: Row) -> int:

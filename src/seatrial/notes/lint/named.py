@@ -93,7 +93,8 @@ def found(rows: list[Row]) -> Iterator[Way]:
         if shared == "base" and (both := _twins(rows[0])):
             tried = [way for terms in both if (way := _tried(rows, ((name, 1), *terms), dict.fromkeys(rows, ""), 1))] or tried
         if shared == "base" and not tried:
-            tried = [way for terms in ways if (way := _against_other(rows, ((name, 1), *terms), len(ways))) is not None]
+            tried = [way for terms in ways for before in (_in_earlier_table(rows), *_above(rows, name))
+                     if (way := _against_other(rows, before, ((name, 1), *terms), ways)) is not None]  # fmt: skip
         if tried:
             yield max(tried, key=lambda way: (way.kept, way.open_ < COARSE, -len(way.terms), -len(way.constants)))
 
@@ -166,27 +167,52 @@ def _tried(
     return way if few and chance < CHANCE and _changes(rows, name) else None
 
 
-def _against_other(rows: list[Row], terms: Terms, ways: int) -> Way | None:
-    """Shares of the rows that stand for the same in an earlier table: before a change, and after it."""
+def _in_earlier_table(rows: list[Row]) -> dict[Row, Row]:
+    """Rows that stand for the same in an earlier table: before a change, and after it."""
     first = rows[0].record.table or 0
     earlier: dict[tuple[object, ...], list[Row]] = {}
     for other in rows[0].elsewhere:
         if other.tabular and (other.record.table or 0) < first:
             earlier.setdefault(_asked(other), []).append(other)
-    way, chance, others = Way(terms), float(ways), 0
+    return {row: match[0] for row in rows if len(match := earlier.get(_asked(row), [])) == 1}
+
+
+def _above(rows: list[Row], name: str) -> Iterator[dict[Row, Row]]:
+    """The nearest row above without a figure of its own, which others are shares of, or the row above."""
+    bare = [row.get(name) is None for row in rows]
+    if bare[0]:
+        last = rows[0]
+        base = {row: last for row, empty in zip(rows, bare) if not empty or (last := row) is None}
+        yield base
+        if sum(bare) == 1:
+            yield dict(zip(rows[1:], rows))
+
+
+def _against_other(rows: list[Row], before: dict[Row, Row], terms: Terms, ways: tuple[Terms, ...]) -> Way | None:
+    """Shares of what other rows have."""
+    way, others = Way(terms), 0
+    chance = float(sum(_product(rows[0], each) is not None for each in ways) or len(ways))
     for at, row in enumerate(rows):
-        match, off = earlier.get(_asked(row), []), _product(row, terms)
-        base = _product(match[0], terms[1:]) if len(match) == 1 else None
-        if base is None or off is None:
+        measured = _share_of(row, before[row], terms) if row in before else None
+        if measured is None:
             continue
-        way.groups[row], way.constants[at] = at, base[0]
-        may = off[1] + base[1] + CLOSE
-        if abs(off[0] - base[0]) <= may:
+        base, off, may = measured
+        if abs(off) <= may:
             way.kept += 1
             chance *= min(1.0, 2 * may / 0.1)  # people compare what is nearly alike
         else:
             others += 1
+            by_others = (_share_of(row, before[row], (terms[0], *each)) for each in ways if each != terms[1:])
+            if any(other is not None and abs(other[1]) <= other[2] for other in by_others):
+                continue  # it is right by another figure: this one is not, here or there
+        way.groups[row], way.constants[at] = at, base
     return way if way.kept >= 2 and way.kept > 1.5 * others and chance < CHANCE else None
+
+
+def _share_of(row: Row, match: Row, terms: Terms) -> tuple[float, float, float] | None:
+    """What the other row has, by how much the printed share is off, and how much it may be."""
+    off, base = _product(row, terms), _product(match, terms[1:])
+    return None if off is None or base is None else (base[0], off[0] - base[0], off[1] + base[1] + CLOSE)
 
 
 def _asked(row: Row) -> tuple[object, ...]:

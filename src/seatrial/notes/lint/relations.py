@@ -102,12 +102,16 @@ RELATIONS = (
     Relation("the aggregate and tokens of a GPU", (("aggr_pflops", 1), ("tokens_per_s_per_process", -1), ("world", -1),
              ("token_flops", -1)), exact=False, apart=("model",)),
     Relation("the accumulation", (("gbs", 1), ("mbs", -1), ("dp", -1), ("ga", -1))),
+    Relation("a micro-batch of each replica", (("gbs", 1), ("mbs", -1), ("dp", -1))),
+    Relation("a micro-batch of each device", (("gbs", 1), ("mbs", -1), ("world", -1))),
     Relation("micro-batches of all replicas", (("ga", 1), ("dp", 1)), exact=False, apart=("batch",)),
     Relation("GPUs and nodes", (("gpus", 1), ("nodes", -1)), exact=False),
     Relation("processes of the nodes", (("gpus", 1), ("nodes", -1), ("procs_per_node", -1))),
     Relation("GPUs of a replica", (("gpus", 1), ("dp", -1)), exact=False, apart=("axes",)),
     Relation("the layout", (("world", 1), ("dp", -1), ("tp", -1), ("pp", -1), ("cp", -1))),
 )  # fmt: skip
+AT_ONCE = tuple(relation for relation in RELATIONS if relation.name.startswith("a micro-batch"))
+"""A batch that is done in one step of accumulation: a table may keep to it without a word, and a row may not."""
 MEASURES = ("sec_per_it", "tflops", "tokens_per_s", "tokens_per_s_per_process", "samples_per_s", "mfu", "hfu", "aggr_pflops")
 _SAID = frozenset((*MEASURES, "nodes"))
 """What proves nothing where it was worked out from another cell."""
@@ -265,6 +269,8 @@ def _residue(row: Row, relation: Relation, other: dict[str, object], known: dict
             continue
         if value is None and name == "dp" and ("ga", -1) in relation.terms and _same_devices(row):
             continue  # as many replicas in every row
+        if value is None and name == "mbs" and ("ga", -1) in relation.terms and _same_micro_batch(row):
+            continue
         if value is None or name in _SAID and (name in row.record.inferred or name in row.record.estimated):
             return None
         total += power * value
@@ -274,6 +280,11 @@ def _residue(row: Row, relation: Relation, other: dict[str, object], known: dict
 def _same_devices(row: Row) -> bool:
     """Whether no row of the table says on how many devices it ran: all on the same, or the figures say otherwise."""
     return all(mate.world is None and mate.product is None and not mate.record.dp for mate in row.around)
+
+
+def _same_micro_batch(row: Row) -> bool:
+    """Whether no row of the table says its micro-batch."""
+    return not row.sheet.filled(row.key) & {"mbs"} and all(mate.record.mbs is None for mate in row.around)
 
 
 def is_measure(name: str) -> bool:
@@ -323,7 +334,7 @@ def _new_key(row: Row, relation: Relation, any_model: bool) -> tuple[object, ...
         key += [ANY] if any_model and known else [record.size_label, record.layers, record.hidden, None if fitted else row.seq]
     batch, seq, replicas, devices = relation.unsaid
     if (batch and not record.gbs or seq and not row.seq or devices and row.world is None
-            or replicas and record.dp is None and _replicas(row, {}) is None):  # fmt: skip
+            or replicas and (record.mbs is None or record.dp is None and _replicas(row, {}) is None)):  # fmt: skip
         key.append(UNSAID)
     return tuple(key)
 
@@ -465,6 +476,8 @@ def _has(row: Row, name: str) -> bool:
 
 def _said_better(relation: Relation, mates: list[Row]) -> bool:
     """Whether the table says in full what the relation would only learn, or would say again."""
+    if relation in AT_ONCE:
+        return relation is not _at_once(mates)
     if relation.terms[:2] == (("gpus", 1), ("nodes", -1)):
         return (len(relation.terms) == 2) == any(row.shows("procs_per_node") for row in mates)
     if "aggregate and" in relation.name:
@@ -474,6 +487,23 @@ def _said_better(relation: Relation, mates: list[Row]) -> bool:
     if "axes" in relation.apart:
         return any(row.record.tp or row.record.pp for row in mates)
     return "batch" in relation.apart and any(row.record.gbs and row.record.mbs for row in mates)
+
+
+def _at_once(mates: list[Row]) -> Relation | None:
+    """Of which micro-batches the batch is the product in nearly every row, and in rows that have little in common."""
+    rows = [row for row in mates[:_MOST_ROWS] if row.record.gbs and row.record.mbs and row.shows("gbs") and row.shows("mbs")]
+    if len(rows) < AT_ONCE_ROWS or any(row.beside("ga") for row in rows):
+        return None
+    for relation in AT_ONCE:
+        offs = [(row, off) for row in rows if row.tabular and not row.planned and (off := residue(row, relation)) is not None]
+        kept = {(row.record.gbs, row.record.mbs) for row, off in offs if abs(off) < 1e-6}
+        others = sum(abs(off) >= 1e-6 for _, off in offs)
+        if len(kept) >= AT_ONCE_ROWS - 1 and len(offs) >= AT_ONCE_ROWS and others <= max(1.0, 0.15 * len(offs)):
+            return relation
+    return None
+
+
+AT_ONCE_ROWS = 5
 
 
 def _keep_learned(sheet: Sheet) -> None:
@@ -638,7 +668,20 @@ def rule_of(row: Row, relation: Relation) -> Rule | None:
                 return rule
             if not relation.exact and (row.sheet.has_unknown(row.key) or "model" in relation.apart and _of_any_model(row)):
                 break  # a column that nobody reads, or another model, may set what other tables have in common
-    return _by_data_sheet(row, relation)
+    return _by_data_sheet(row, relation) or _of_another_precision(row, relation)
+
+
+def _of_another_precision(row: Row, relation: Relation) -> Rule | None:
+    """The peak that rows of the table with another precision keep to, where a row is off by neither that nor twice as much."""
+    if relation.name != "MFU" or not row.record.dtype or (off := residue(row, relation)) is None:
+        return None
+    name, machine, _, dtype, *rest = key_of(row, relation)
+    known = [rule for (_, place, other), rule in row.sheet.rules.items() if place == row.key and isinstance(other, tuple)
+             and other[:2] == (name, machine) and other[3] != dtype and [*other[4:]] == rest]  # fmt: skip
+    if len(known) != 1:
+        return None
+    rule, near = known[0], slack(row, relation) + GRAVE
+    return None if any(abs(abs(off - rule.constant) - math.log(times)) < near for times in (1, 2)) else rule
 
 
 def _of_any_model(row: Row) -> bool:

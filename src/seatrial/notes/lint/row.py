@@ -219,7 +219,14 @@ class Row:
         if not record.gbs or not record.mbs or "gbs" not in record.inferred or not self.shows("mbs"):
             return False
         shared = (record.tp or 1) * (record.pp or 1) * (self.beside("cp") or 1)
-        return record.gbs == record.mbs * (self.beside("ga") or 1) * (record.dp or (self.counted or 0) // shared)
+        each, replicas = record.mbs * (self.beside("ga") or 1), record.dp or (self.counted or 0) // shared
+        if replicas or not self.shows("ga"):
+            return record.gbs == each * replicas
+        # As many replicas in every row, which the text tells or nobody does.
+        near = [mate for mate in self.mates[max(0, self.place - 3) : self.place + 4] if mate.record.gbs and mate.record.mbs]
+        return len(near) > 1 and all(
+            mate.record.gbs * each == record.gbs * mate.record.mbs * (mate.beside("ga") or 1) for mate in near  # type: ignore[operator]
+        )
 
     @once
     def in_parts(self) -> frozenset[str]:

@@ -138,6 +138,10 @@ def _doubted(row: Row, name: str, speeds: dict[Row, float], table: _Table) -> It
     if name == "sec_per_it" and abs(off) > SURE and (exchanged := _exchanged(row, speeds, table)):
         yield exchanged
         return
+    if name == "sec_per_it" and row.record.gbs is None:
+        usual = statistics.median(mate.get(name) or math.inf for mate in speeds if mate is not row)
+        if abs(math.log((row.get(name) or usual) / usual)) < FAST:
+            return  # a batch that nobody says may grow with the devices
     if any(name in dict(relation.terms) for relation, _ in broken_and_kept(row)[1]):
         return  # what else the row says agrees with it
     lengths = [mate.seq for mate in speeds if mate is not row and mate.seq]

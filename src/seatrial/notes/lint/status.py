@@ -29,6 +29,7 @@ _UNITS = re.compile(
 )
 _GROUPS = re.compile(r"\d{1,3}(?:[ ,'\u00a0\u2009\u202f]\d{1,4})+(?:\.\d+)?")
 _FOREIGN = re.compile(r"' is (?:a share|memory|FLOP/s|another rate)$")
+_FRACTION = re.compile(r" is not a whole number$")
 _JOB = re.compile(r"\b\d{6,}\b")
 
 
@@ -102,28 +103,58 @@ def contradicted(row: Row) -> Iterator[Finding]:
     name = "outcome" if row.cell("outcome") else "state"
     if record.tflops or record.tokens_per_s or record.tokens_per_s_per_process:
         message = f"{cell}, but {row.cell('sec_per_it') or record.sec_per_it} and a rate as of a run that went through"
-        yield row.find("outcome-vs-figures", "warning", message, name=name, proposed="ok")
+        proposed = _of_those_that_ran(row, row.columns[name]) or "ok"
+        yield row.find("outcome-vs-figures", "warning", message, name=name, proposed=proposed)
     elif not any(mate is not row and mate.record.sec_per_it and read_status(mate.cell(name)).failed for mate in row.around):
         message = f"{cell}, but a time of {row.cell('sec_per_it') or record.sec_per_it}: did it run?"
         yield row.find("outcome-vs-figures", "warning", message, name=name)
 
 
-_BARE_OOM = re.compile(r"\W*(?:oom|out[ -]of[ -]memory)\W*", re.IGNORECASE)
+_BARE = re.compile(r"\W*(?:(?:cuda |gpu |host )?oom(?:ed)?|(?:cuda )?out[ _-]of[ _-]memory|fail(?:ed|ure)?|crash(?:ed)?|"
+                   r"(?:显存|顯存|内存|メモリ)不足|메모리 ?부족|失敗|失败)\W*", re.IGNORECASE)  # fmt: skip
 RATES = ("tflops", "tokens_per_s", "tokens_per_s_per_process", "samples_per_s", "mfu")
 
 
-def _ran_all_the_same(row: Row) -> Iterator[Finding]:
-    """Nothing but `OOM` for the memory, or as the remark, beside a time and a rate; in several rows it is a habit."""
-    def says(one: Row) -> str:
-        timed = one.record.sec_per_it and any(getattr(one.record, name) for name in RATES)
-        there = [name for name in ("mem_value", "notes") if timed and _BARE_OOM.fullmatch(one.cell(name))]
-        return there[0] if there else ""
+@functools.lru_cache(maxsize=65536)
+def _is_bare(cell: str) -> bool:
+    return len(cell) < MOST_BARE and _BARE.fullmatch(cell) is not None
 
-    name = says(row) if "mem_value" in row.columns or "notes" in row.columns else ""
-    if name and sum(bool(says(mate)) for mate in row.around) == 1:
-        time = row.cell("sec_per_it") or row.record.sec_per_it
-        message = f"{row.cell(name)}, but {time} and a rate as of a run that went through"
-        yield row.find("outcome-vs-figures", "warning", message, name=name)
+
+def _ran_all_the_same(row: Row) -> Iterator[Finding]:
+    """Nothing but `OOM` for the memory, as the remark or in a column of words, beside a time or a rate of the run; in several
+    rows it is a habit."""
+    def says(one: Row, heading: str) -> bool:
+        record = one.record
+        ran = any(getattr(record, name) for name in RATES) and (record.sec_per_it or heading not in beside)
+        return bool(ran) and _is_bare(one.cells.get(heading, ""))
+
+    bare = [heading for heading, cell in row.cells.items() if not cell[:1].isdecimal() and _is_bare(cell)]
+    beside = [row.columns[name] for name in ("mem_value", "notes") if name in row.columns] if bare else []
+    for heading in bare:
+        known = heading in beside or field_of(heading) == "" and _of_words(row, heading)
+        if known and sum(says(mate, heading) for mate in row.around) == 1 and says(row, heading):
+            time = row.cell("sec_per_it") or row.record.sec_per_it
+            message = f"{row.cells[heading]}, but {f'{time} and ' if time else ''}a rate as of a run that went through"
+            proposed = None if heading in beside else _of_those_that_ran(row, heading)
+            yield row.find("outcome-vs-figures", "warning", message, column=heading, printed=row.cells[heading],
+                           proposed=proposed)  # fmt: skip
+            return
+
+
+def _of_those_that_ran(row: Row, heading: str) -> str | None:
+    """What a column says of rows with a rate."""
+    said = Counter(cell for mate in row.around if mate is not row and any(getattr(mate.record, name) for name in RATES)
+                   and (cell := mate.cells.get(heading, "")) and not read_status(cell).failed)  # fmt: skip
+    return said.most_common(1)[0][0] if said else None
+
+
+MOST_BARE = 30
+
+
+def _of_words(row: Row, heading: str) -> bool:
+    """Whether a column says in words what came of each row: no number stands there, and of another row something else."""
+    cells = [mate.cells.get(heading, "") for mate in row.around if mate is not row]
+    return not any(NUMBER.search(cell) for cell in cells) and any(cell and not _is_bare(cell) for cell in cells)
 
 
 def text_above(row: Row) -> Iterator[Finding]:
@@ -214,10 +245,30 @@ def _is_used(row: Row, heading: str) -> bool:
     return bool(kind_beside(heading)) or heading in row.columns.values()
 
 
+def _point_in_a_count(sheet: Sheet, problem: Problem) -> Finding:
+    """The one fraction in a column of counts: without its point, or with it further on, mostly what other rows have."""
+    level: Level = "info"
+    message, name, meant = problem.message, read_heading(problem.column).field, None
+    for row in sheet.files.get(problem.file, ()):
+        if row.record.source_line == problem.line and problem.column in row.record.printed:
+            others = {value for mate in row.around if (value := getattr(mate.record, name, None))}
+            cell = problem.cell.strip().replace(",", ".")
+            known = [n for n in others if any(cell == f"{n / ten:g}" for ten in (10, 100, 1000))]
+            # What a device has of a batch may be a half; what else is counted is whole.
+            level = "warning" if others and name != "mbs" or known else "info"
+            if len(known) == 1:
+                level, meant = "warning" if name == "mbs" else "error", known[0]
+                message = f"{problem.column} {problem.cell} -> {meant} (the point moved): {problem.message}, other rows have it"
+                row.propose(name, meant, "unreadable")
+    return Finding(file=problem.file, line=problem.line, code="unreadable", level=level, message=message,
+                   column=problem.column, printed=problem.cell, proposed=meant and str(meant))  # fmt: skip
+
+
 def check_reading(sheet: Sheet, problems: Iterable[Problem]) -> list[Finding]:
     found = []
     problems = list(problems)
     foreign = Counter((problem.file, problem.column) for problem in problems if _FOREIGN.search(problem.message))
+    fractions = Counter((problem.file, problem.column) for problem in problems if _FRACTION.search(problem.message))
     for problem in problems:
         cells = re.search(r"\bcells?\b.*\b(headings?|headers?|columns?)\b", problem.message)
         code = "cells-vs-header" if cells else "unreadable"
@@ -226,6 +277,9 @@ def check_reading(sheet: Sheet, problems: Iterable[Problem]) -> list[Finding]:
             level = "warning"  # of its thousands one has lost a digit, or has one too many
         if _FOREIGN.search(problem.message) and foreign[problem.file, problem.column] == 1:
             level = "warning"  # one cell with the unit of another column
+        if _FRACTION.search(problem.message) and fractions[problem.file, problem.column] == 1:
+            found.append(_point_in_a_count(sheet, problem))
+            continue
         found.append(Finding(file=problem.file, line=problem.line, code=code, level=level, message=problem.message,
                              column=problem.column or None, printed=problem.cell or None))  # fmt: skip
     reported: set[tuple[str, str]] = set()

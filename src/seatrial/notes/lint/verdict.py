@@ -7,12 +7,24 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from seatrial.notes.lint.broken import Broken, is_found, is_part
+from seatrial.notes.lint.broken import Broken, is_found, is_part, of_another_batch
 from seatrial.notes.lint.copied import is_fine, source, stale
 from seatrial.notes.lint.findings import Finding, Level
 from seatrial.notes.lint.headings import EXTRA
 from seatrial.notes.lint.points import FAR, Repair
-from seatrial.notes.lint.relations import BELONGS, ENOUGH_ROWS, GRAVE, MEASURES, SMALL, Relation, Rule, slack, term, wobble
+from seatrial.notes.lint.relations import (
+    AT_ONCE,
+    BELONGS,
+    ENOUGH_ROWS,
+    GRAVE,
+    MEASURES,
+    SMALL,
+    Relation,
+    Rule,
+    slack,
+    term,
+    wobble,
+)
 from seatrial.notes.lint.row import Row
 
 SURELY, LIKELY = 8.0, 6.0
@@ -39,6 +51,8 @@ def report(row: Row, broken: list[Broken], repairs: list[Repair]) -> list[Findin
     grave = grave and out > (LIKELY if abs(off) > GRAVE else SURELY)
     doubtful = abs(off) > 2 * SMALL or known and best is not None and best.why  # else no slip that anybody makes
     level: Level = "error" if grave and sure else "warning" if out > LIKELY and doubtful else "info"
+    if level == "error" and (all(relation in AT_ONCE for relation, _, _ in broken) or of_another_batch(row, broken)):
+        level = "warning"  # it may be the one that accumulates
     row.settled = level != "info"
     if best is not None and known:
         code = best.code or _code(best.name, broken)
@@ -110,7 +124,7 @@ def _code(name: str, broken: list[Broken]) -> str:
     counts = any(relation.name in ("the layout", "GPUs and nodes") for relation, _, _ in broken)
     if name in ("dp", "tp", "pp", "cp", "gpus", "nodes") and counts:
         return "world-size"
-    if name in ("ga", "mbs", "dp"):
+    if name in ("ga", "mbs", "dp") or not any(relation.measures for relation, _, _ in broken):
         return "batch-divisible"
     if name in BELONGS:
         return "label-vs-params" if name == "size_label" else "another-device"

@@ -204,7 +204,11 @@ class RunStatus:
 MOST_LETTERS = 500
 """How much of a note is searched for what happened."""
 _FAILED: tuple[tuple[str, str], ...] = (
-    ("oom", r"\boom\b|\booms\b|\boomed\b|out[ -]of[ -]memory|oom_device|oom_host"),
+    (
+        "oom",
+        r"(?<![a-z0-9])oom(?:s|ed)?(?![a-z0-9_])|out[ _-]of[ _-]memory|oom_device|oom_host|"
+        r"(?:显存|顯存|内存|メモリ)不足|메모리 ?부족",
+    ),
     ("hang", r"\bhangs?\b|\bhung\b|\bhanging\b|\bstuck\b|\bdeadlocks?(?:ed)?\b"),
     ("nan", r"\bnans?\b|\bdiverge[sd]?\b"),
     ("timeout", r"\btime[ds]?[ -]?out\b|\bwalltime\b"),
@@ -212,7 +216,7 @@ _FAILED: tuple[tuple[str, str], ...] = (
     ("invalid", r"\binvalid\b|\bunsupported\b|\bnot supported\b|\bnot divisible\b|\bimpossible\b"),
     (
         "crash",
-        r"\bfail(?:s|ed|ure)?\b|\bcrash(?:es|ed)?\b|\berrors?\b|\bsegfault(?:s|ed)?\b|"
+        r"(?:\b|_)fail(?:s|ed|ure)?\b|\bcrash(?:es|ed)?\b|\berrors?\b|\bsegfault(?:s|ed)?\b|"
         r"\bdo(?:es)? ?n[o']t work\b|\bkilled\b|\bbroken?\b",
     ),
 )
