@@ -110,12 +110,16 @@ LONGEST_HEADING = 120
 _BRACKET = re.compile(r"[(\[]([^)\]]*)[)\]]")
 
 
-_KEPT_UNDER = re.compile(r"(?:params|hparams|metrics|tags|config|summary|args)[./](?=\w)", re.IGNORECASE)
-"""How a tracker's export begins: `params.nodes`."""
+_KEPT_UNDER = re.compile(
+    r"^(?:(?:params|hparams|metrics|tags|config|summary|args)[./]|(?:training|train|trainer|parallelism|parallel|model|data|job|"
+    r"optimizer|system|perf|cfg|tokens|batch_scheduler)\.|(?:perf|train|trainer|training|performance)/|"
+    r"throughput/(?:device/(?=mfu)|(?=(?:device/)?\w+_\w)))+(?=\w)", re.IGNORECASE
+)
+"""How a tracker's export or an engine's setting begins: `params.nodes`, `training.seq_len`, `perf/mfu`."""
 _AFTER_COMMA = re.compile(r",\s*(ms|s|sec|seconds|min|[GM]i?B|%)$")
 """`step, ms` is `step (ms)`."""
-_THOUSANDS_OF = re.compile(r"\b([kKM])[ -]?([tT]ok(?:en)?s?\b.*|TPS\b.*|tps\b.*)")
-"""`ktok/s` is `tok/s (k)`."""
+_THOUSANDS_OF = re.compile(r"\b([kKM])(?:io\.?|illions?(?: of)?)?[ -]?([tT]ok(?:en)?s?\b.*|TPS\b.*|tps\b.*)")
+"""`ktok/s` is `tok/s (k)`, and `Mio. Token/s` is `Token/s (M)`."""
 _INVERSE = re.compile(r"\s*[·*]?\s*\b([A-Za-z]+)(?:\u207b\u00b9|-\u00b9|\^\{?-1\}?)")
 _OF_BOTH = re.compile(r"/\s?\((\w+)\s*[·*x ]\s*(\w+)\)")
 """`tok s⁻¹` is `tok/s`, and `tok/(s·GPU)` is `tok/s/GPU`."""
@@ -229,7 +233,7 @@ def _parts(text: str) -> tuple[str, ...]:
 _SUMS = frozenset("ga gas acc accu accum accums accumulation accumulate accumulated accumulations akkumulation "
                   "gradientenakkumulation acumulacion accumulo microbatches".split())
 _BESIDE_SUMS = frozenset("grad grads gradient gradients gradiente de di del step steps of num n number factor micro batch "
-                         "batches x per it iter iteration update optimizer".split())  # fmt: skip
+                         "batches x per it iter iteration update optimizer replica rank".split())  # fmt: skip
 
 
 @lru_cache(maxsize=4096)
@@ -264,7 +268,7 @@ def in_letters(headings: Sequence[str]) -> dict[str, str]:
 
 _IN_COMPANY: dict[str, tuple[str, Kind, frozenset[str]]] = {
     "global": ("gbs", "count", frozenset({"mbs"})), "b": ("gbs", "count", frozenset({"mbs"})),
-    "stage": ("zero_stage", "zero", frozenset({"mbs", "gbs", "dp"})),
+    "stage": ("zero_stage", "zero", frozenset({"mbs", "gbs", "dp"})), "kv": ("kv_heads", "count", frozenset({"heads"})),
 }
 """What a word means beside columns of these fields, where no other column says it."""
 
@@ -303,6 +307,10 @@ def _settled(given: tuple[Column, ...]) -> list[Column]:
         # Of HSDP the replicas are one factor of DP, and the groups of shards the other.
         columns = [Column(heading=one.heading) if one.field == "dp" and "repl" in normal(one.heading) else one
                    for one in columns]  # fmt: skip
+    if "tokens_per_s" in named and sum(column.field == "tflops" for column in columns) > 1:
+        # Beside all tokens and TFLOPs the throughput of a device is one of tokens.
+        columns = [replace(one, field="tokens_per_s_per_process", kind="rate", per="")
+                   if one.field == "tflops" and "flop" not in normal(one.heading) else one for one in columns]  # fmt: skip
     past = older(tuple(column.heading for column in columns))
     columns = [Column(heading=one.heading) if one.heading in past else one for one in columns]
     taken = {column.field for column in columns if column.field and normal(column.heading) not in _WEAK}

@@ -130,7 +130,7 @@ def holds_memory(heading: str, raw: str) -> bool:
 
 _SPACED, _THOUSANDS = re.compile(r"[\s*_`~≈]*\d{1,3}(?: \d{3})+(?!\d| \d)"), re.compile(r"(?<=\d) (?=\d{3}(?!\d))")
 """`365 136`: thousands parted by a space, which from here on is a narrow one that `clean` knows."""
-TIMED = re.compile(r"~?[\d.,]+\s?(?:ms|s|secs?|seconds)")
+TIMED = re.compile(r"~?[\d.,]+\s?(?:ms|s|secs?|seconds|min|mins|minutes|us|µs)")
 
 
 def _with_point(raw: str) -> str:
