@@ -176,3 +176,26 @@ def test_a_hidden_size_that_heads_and_label_deny_is_what_both_give(lint):
     assert lint(text) == []
     found = lint(text.replace("5120", "4096"))
     assert [(f.code, f.proposed) for f in found] == [("heads-divisible", "5120")] * 2
+
+
+ANOTHER_MODEL = "# Runs\n\n--num-layers 48 --hidden-size 6144 --num-attention-heads 64 --seq-length 2048\n\n" + table("""
+    GPUs  TP  PP  GBS  s/it
+    8  8  1  4  0.9
+""") + "\n### {title}\n\n96 layers, h=12288, 96 heads, vocab 51200, TP=8. TFLOPs of the hardware, by eq. 3.\n\n" + table("""
+    recompute  GPUs  PP  DP  MBS  GBS  s/it  TFLOPs/GPU
+    full  128  16  1  1  64  10.64  138.0
+    full  128  16  1  1  64  10.41  141.0
+    sel  128  16  1  1  64  8.57  128.6
+    sel  128  8  2  1  96  12.25  134.9
+    sel  256  8  4  1  192  12.44  132.8
+    full  256  8  4  2  192  15.48  142.3
+    sel  384  12  4  1  192  8.74  126.0
+""")
+
+
+@pytest.mark.parametrize("title", ["Bigger: 175B", "Bigger"])
+def test_a_section_has_its_own_model_and_rows_that_recompute_count_more_flops(lint, title):
+    text = ANOTHER_MODEL.replace("{title}", title)
+    assert not lint(text)
+    assert [(f.printed, f.proposed) for f in lint(text.replace("142.3", "124.3"))] == [("124.3", "142.3")]
+    assert [(f.printed, f.proposed) for f in lint(text.replace("| 8.74 |", "| 7.84 |"))] == [("7.84", "8.74")]

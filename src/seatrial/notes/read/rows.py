@@ -358,8 +358,9 @@ def _accumulated(row: _OpenRow) -> int | None:
 
 
 def _is_other_model(values: dict[str, Any], around: Around) -> bool:
-    """Whether the shape that the text states is plainly not that of the size which the row names."""
-    label = re.fullmatch(r"(\d+(?:\.\d+)?)([MBT])", str(values.get("size_label", "")))
+    """Whether the shape that the text states is plainly not that of the size which the row names, or a heading above it."""
+    above = around.values.get("size_label")
+    label = re.fullmatch(r"(\d+(?:\.\d+)?)([MBT])", str(values.get("size_label") or (above.value if above else "")))
     stated = [around.values[name].value for name in ("layers", "hidden") if name in around.values and name not in values]
     if label is None or len(stated) < 2 or not all(isinstance(value, int) for value in stated):
         return False
