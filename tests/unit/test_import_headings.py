@@ -165,3 +165,23 @@ def test_a_step_is_a_time_in_whatever_unit_its_cells_have(tmp_path):
     path = tmp_path / "n.md"
     path.write_text("| GPUs | TP | step |\n|--|--|--|\n| 8 | 1 | 0.089 min |\n| 8 | 2 | 5437 ms |\n| 16 | 2 | 5.59 s |\n")
     assert [record.sec_per_it for record in import_file(path).records] == [pytest.approx(5.34), 5.437, 5.59]
+
+
+@pytest.mark.parametrize(("cells", "gbs"), [
+    ("4096 | 524,288", 128), ("4096 | 0.52M", 128), ("2048 | 4.2M", 2048), ("8192 | 1.05M", 128), ("4096 | 3.15M", 768),
+    ("4096 | 1M", None), ("4096 | 4.0M", None), ("4096 | 542,288", None), (" | 524,288", None), ("4096 | -", None),
+])  # fmt: skip
+def test_a_batch_in_tokens_is_taken_where_it_is_one_number_of_sequences(tmp_path, cells, gbs):
+    path = tmp_path / "n.md"
+    path.write_text(f"| GPUs | seq | tokens per step | s/it |\n|--|--|--|--|\n| 8 | {cells} | 1.5 |\n")
+    assert import_file(path).records[0].gbs == gbs
+
+
+@pytest.mark.parametrize(("headings", "cells", "rate"), [
+    ("nodes | tok/s/node", "4 | 8,000", 32000), ("nodes | tok/s/node | tok/s", "4 | 8,000 | 31,990", 31990),
+    ("GPUs | tok/s/node", "4 | 8,000", None), ("nodes | tok/s per GPU", "4 | 8,000", None),
+])  # fmt: skip
+def test_the_rate_of_a_node_is_that_of_all_where_nodes_are_counted(tmp_path, headings, cells, rate):
+    path = tmp_path / "n.md"
+    path.write_text(f"| {headings} | s/it |\n|{'--|' * (headings.count('|') + 2)}\n| {cells} | 1.5 |\n")
+    assert import_file(path).records[0].tokens_per_s == rate

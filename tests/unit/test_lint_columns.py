@@ -199,3 +199,33 @@ def test_a_section_has_its_own_model_and_rows_that_recompute_count_more_flops(li
     assert not lint(text)
     assert [(f.printed, f.proposed) for f in lint(text.replace("142.3", "124.3"))] == [("124.3", "142.3")]
     assert [(f.printed, f.proposed) for f in lint(text.replace("| 8.74 |", "| 7.84 |"))] == [("7.84", "8.74")]
+
+
+IN_TOKENS = "Llama, 32 layers, hidden 4096, sequence length 4096.\n\n" + table("""
+    nodes  GPUs  BATCH  s/step  tok/s/node  TFLOPs/GPU
+    1  8  0.52M  25.10  20,888  120
+    2  16  1.05M  25.50  20,560  118
+    4  32  2.10M  25.90  20,243  116
+    8  64  4.19M  26.20  20,011  115
+""")
+
+
+@pytest.mark.parametrize("heading", ["tokens per step", "tokens/iter", "Global batch (tokens)", "GlobalBatchSize (T)",
+                                     "Token pro Schritt", "jetons/étape", "トークン/ステップ", "GBS (Mtok)"])  # fmt: skip
+def test_a_batch_in_tokens_is_the_batch_and_the_rate_of_a_node_that_of_all(lint, heading):
+    text = IN_TOKENS.replace("BATCH", heading)
+    text = text.replace("M |", " |") if "Mtok" in heading else text
+    unit = "" if "Mtok" in heading else "M"
+    assert not lint(text)
+    for was, now in (("2.10", "2.01"), ("1.05", "0.52"), ("25.90", "29.50"), ("20,243", "2,024")):
+        (found,) = lint(text.replace(f" {was}", f" {now}"))
+        right = {"20,243": "20240"}.get(was, was + (unit if was in ("2.10", "1.05") else ""))
+        assert (found.proposed, found.level) == (right, "error"), found
+
+
+def test_a_batch_in_tokens_without_a_sequence_or_beside_one_of_samples_is_left_as_it_is(lint):
+    text = IN_TOKENS.replace("BATCH", "tokens/step")
+    assert not lint(text.replace("sequence length 4096", ""))
+    both = "".join(f"{line} {extra} |\n" for line, extra in zip(text.splitlines()[2:], ("GBS", "---", 128, 256, 512, 1024)))
+    assert not lint("Sequence length 4096.\n\n" + both)
+    assert lint("Sequence length 4096.\n\n" + both.replace("2.10M", "1.20M"))

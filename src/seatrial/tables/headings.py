@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 
-from seatrial.tables.names import BY_NAME, EACH, MEASURES, SETTINGS, Kind, by_measure, looked_up, normal
+from seatrial.tables.names import BY_NAME, EACH, MEASURES, SETTINGS, Kind, by_measure, form, looked_up, normal
 from seatrial.tables.tongues import from_signs, in_english
 
 __all__ = ["MEASURES", "NUMBER", "SETTINGS", "Column", "Kind", "clean", "normal", "read_heading", "setting", "settle"]
@@ -30,7 +30,7 @@ class Column:
     kind: Kind = "word"
     unit: str = ""
     per: str = ""
-    """process or node, where the heading of a rate says so."""
+    """process or node, where the heading of a rate says so; sequence where a batch is counted in tokens."""
     formula: str = ""
     heading: str = ""
     parts: tuple[str, ...] = ()
@@ -171,7 +171,7 @@ def read_heading(raw: str) -> Column:
     for part in inside:
         part = part.strip()
         words_in = normal(part)
-        if field in ("gbs", "mbs") and re.search(r"\btok(?:en)?s?\b", words_in):
+        if field in ("gbs", "mbs") and (re.search(r"\btok(?:en)?s?\b", words_in) or part == "T"):
             return Column(heading=raw.strip())  # a batch of tokens is no number of samples
         unit = _UNIT_WORDS.get(words_in, unit)
         per = _heading_per(words_in) or per
@@ -228,6 +228,33 @@ def _parts(text: str) -> tuple[str, ...]:
     found = [BY_NAME.get(normal(part)) for part in _BETWEEN.split(text.strip("()[] "))]
     fields = tuple(entry[0] for entry in found if entry is not None and entry[1] == "count")
     return fields if len(fields) == len(found) == len(set(fields)) and len(fields) > 1 else ()
+
+
+_OF_TOKENS = re.compile(
+    r"(?:(?P<a>k|m|million|thousand|mio) ?)?tok(?:en)?s? (?:(?P<b>k|m) )?per (?:global |optimizer |opt |training )?"
+    r"(?:it|iter|iteration|step|batch|update)(?: (?P<c>k|m))?"
+    r"|(?:global ?|total |effective )?(?:gbs|batch ?(?:size)?|bsz?)(?: in| of)? ?\b(?:(?P<d>k|m|million|thousand|mio) ?)?"
+    r"(?:t|toks?|tokens?)(?: (?P<e>k|m))?"
+)
+
+
+@lru_cache(maxsize=4096)
+def batch_of_tokens(heading: str) -> str | None:
+    """The unit of a column that says how many tokens a step has, K, M or none; None where it is no such column.
+
+    `tokens/step`, `GBS (Mtok)`, `Global batch (tokens)`, `GlobalBatchSize (T)`, `Token pro Schritt`"""
+    if len(heading) > LONGEST_HEADING:
+        return None
+    words = re.sub(r"\b(?:num|number of|nr of|avg|total) (?=\S* ?tok)", "", normal(in_english(clean(heading), surely=True)))
+    match = _OF_TOKENS.fullmatch(words)
+    return None if match is None else next((unit[0].upper() for unit in match.groups() if unit), "").replace("T", "K")
+
+
+@lru_cache(maxsize=4096)
+def rate_of_a_node(heading: str) -> str:
+    """tokens_per_s or samples_per_s where a column has that of one node, as `tok/s/node`."""
+    words = {*form(in_english(heading)).split()} - {"per", "throughput", "avg", "mean"}
+    return next((f"{what}_per_s" for what in ("tokens", "samples") if words == {what, "s", "node"}), "")
 
 
 _SUMS = frozenset("ga gas acc accu accum accums accumulation accumulate accumulated accumulations akkumulation "
@@ -311,6 +338,7 @@ def _settled(given: tuple[Column, ...]) -> list[Column]:
         # Beside all tokens and TFLOPs the throughput of a device is one of tokens.
         columns = [replace(one, field="tokens_per_s_per_process", kind="rate", per="")
                    if one.field == "tflops" and "flop" not in normal(one.heading) else one for one in columns]  # fmt: skip
+    columns = [_in_other_units(one, named) if not one.field and not one.parts else one for one in columns]
     past = older(tuple(column.heading for column in columns))
     columns = [Column(heading=one.heading) if one.heading in past else one for one in columns]
     taken = {column.field for column in columns if column.field and normal(column.heading) not in _WEAK}
@@ -318,6 +346,15 @@ def _settled(given: tuple[Column, ...]) -> list[Column]:
         Column(heading=column.heading) if column.field in taken and normal(column.heading) in _WEAK else column
         for column in columns
     ]
+
+
+def _in_other_units(column: Column, named: set[str]) -> Column:
+    """A column that says what another would, had the table one: the batch in tokens, or the rate of one of its nodes."""
+    unit = batch_of_tokens(column.heading) if "gbs" not in named else None
+    if unit is not None:
+        return Column(heading=column.heading, field="gbs", kind="rate", unit=unit, per="sequence")
+    rate = rate_of_a_node(column.heading) if "nodes" in named else ""
+    return column if not rate or rate in named else Column(heading=column.heading, field=rate, kind="rate", per="node")
 
 
 def _heading_unit(kind: Kind, plain: str) -> str:

@@ -26,7 +26,7 @@ from seatrial.notes.read.rows import holds_memory, laid_out
 from seatrial.notes.read.sound import MOST_MEASURED
 from seatrial.record import Record
 from seatrial.spec import Device
-from seatrial.tables.headings import clean
+from seatrial.tables.headings import batch_of_tokens, clean
 
 if TYPE_CHECKING:
     from seatrial.notes.lint.formulas import Reading
@@ -46,6 +46,7 @@ PLAIN_NAMES = {
 }  # fmt: skip
 _FIELDS = frozenset(one.name for one in fields(Record))
 _PLANNED = re.compile(r"planned|plan|estimate[d]?|est\.?|projected|projection|forecast|predicted|target|theoretical")
+_THOUSANDS = re.compile(r"\d ?([kKM])\b")
 _DIGIT = re.compile(r"\d")
 _REFERENCE = re.compile(r"duplicate|same|line|\bsee\b|\bref", re.IGNORECASE)
 """A heading of cells that point at other rows, `L40` for line 40: they set nothing."""
@@ -168,6 +169,17 @@ class Row:
         except KeyError:
             figure = self._printed[name] = self._read(name)
             return figure
+
+    @property
+    def of_tokens(self) -> Printed | None:
+        """The batch as it is printed, where that is in tokens."""
+        unit = batch_of_tokens(self.columns.get("gbs", ""))
+        figure = self.printed("gbs") if unit is not None else None
+        if figure is None or not self.seq:
+            return None
+        times = _THOUSANDS.search(self.cell("gbs"))
+        scale = self.seq / {"K": 1e3, "M": 1e6}.get((times[1].upper() if times else unit) or "", 1.0)
+        return replace(figure, scale=scale, step=10.0 ** -digits.places(self.cell("gbs")) / scale)
 
     def _read(self, name: str) -> Printed | None:
         value = self.figure(name[1:]) if name[:1] == EXTRA else getattr(self.record, name)
@@ -374,6 +386,8 @@ class Row:
         """Something to say about this row, and of which cell: by its field, or by the heading and what is printed there."""
         if name:
             column, printed = self.column(name), self.cell(name) or _plain(getattr(self.record, name, None))
+            if proposed and name == "gbs" and proposed.isdigit() and self.of_tokens:
+                proposed = self.of_tokens.like(int(proposed))
             proposed = digits.as_there(printed or "", self.printed(name) if name in MEASURED else None, proposed)
         return Finding(file=self.record.source_file, line=self.record.source_line, code=code, level=level,
                        message=message, column=column, printed=printed, proposed=proposed)

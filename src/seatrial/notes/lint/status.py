@@ -214,6 +214,12 @@ def _is_used(row: Row, heading: str) -> bool:
     return bool(kind_beside(heading)) or heading in row.columns.values()
 
 
+def _others_are_whole(sheet: Sheet, problem: Problem) -> bool:
+    """Whether all other cells of a batch in tokens give whole sequences, and there are some."""
+    column = [row for row in sheet.files.get(problem.file, []) if row.columns.get("gbs") == problem.column and row.cell("gbs")]
+    return sum(bool(row.record.gbs) for row in column) >= max(2, len(column) - 1)
+
+
 def check_reading(sheet: Sheet, problems: Iterable[Problem]) -> list[Finding]:
     found = []
     problems = list(problems)
@@ -226,6 +232,8 @@ def check_reading(sheet: Sheet, problems: Iterable[Problem]) -> list[Finding]:
             level = "warning"  # of its thousands one has lost a digit, or has one too many
         if _FOREIGN.search(problem.message) and foreign[problem.file, problem.column] == 1:
             level = "warning"  # one cell with the unit of another column
+        if "no whole number of sequences" in problem.message and _others_are_whole(sheet, problem):
+            level = "warning"
         found.append(Finding(file=problem.file, line=problem.line, code=code, level=level, message=problem.message,
                              column=problem.column or None, printed=problem.cell or None))  # fmt: skip
     reported: set[tuple[str, str]] = set()
