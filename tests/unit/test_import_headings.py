@@ -135,7 +135,9 @@ def test_a_row_with_utilisation_alone_was_measured_and_accumulation_gives_the_ba
 @pytest.mark.parametrize(("headings", "given"), [
     ("v0.6 (ms/step); v0.7 (ms/step); v0.10 (ms/step)", "v0.6 (ms/step); v0.7 (ms/step)"),
     ("main (s/step); this PR (s/step); tok/s", "main (s/step)"), ("tok/s; baseline tok/s", "baseline tok/s"),
-    ("s/it A100; s/it H100; tok/s", ""), ("mem before (GiB); mem after (GiB); Δ mem", "mem before (GiB)"),
+    ("s/it A100; s/it H100; tok/s", ""), ("TFLOPs/node; TFLOPs/GPU; MFU", "TFLOPs/node"),
+    ("TFLOPs; model TFLOPs; MFU (989); MFU", "model TFLOPs; MFU"),
+    ("mem before (GiB); mem after (GiB); Δ mem", "mem before (GiB)"),
 ])  # fmt: skip
 def test_of_a_measure_before_and_after_a_change_the_last_is_the_records(headings, given):
     assert older(tuple(headings.split("; "))) == frozenset(given.split("; ") if given else ())
@@ -144,8 +146,9 @@ def test_of_a_measure_before_and_after_a_change_the_last_is_the_records(headings
 @pytest.mark.parametrize(("headings", "fields"), [
     ("吞吐(tokens/s); 单卡吞吐; TFLOPS/卡", "tokens_per_s; tokens_per_s_per_process; tflops"),
     ("tokens/s; throughput per GPU; TFLOPs", "tokens_per_s; tokens_per_s_per_process; tflops"),
-    ("tokens/s; throughput per GPU", "tokens_per_s; tflops"), ("tokens/s; TFLOPs; HW TFLOPs", "tokens_per_s; tflops; tflops"),
-    ("layers; hidden; heads; kv", "layers; hidden; heads; kv_heads"), ("GPUs; kv", "gpus; "),
+    ("tokens/s; throughput per GPU", "tokens_per_s; tflops"), ("tokens/s; TFLOPs; HW TFLOPs", "tokens_per_s; tflops; "),
+    ("batch; grad accum; tokens/iter", "mbs; ; gbs"), ("batch; grad accum; s/it", "gbs; ; sec_per_it"),
+    ("batch; tokens/iter", "gbs; "), ("layers; hidden; heads; kv", "layers; hidden; heads; kv_heads"), ("GPUs; kv", "gpus; "),
 ])  # fmt: skip
 def test_what_a_heading_is_in_the_company_of_others(headings, fields):
     assert [one.field for one in settle([read_heading(heading) for heading in headings.split("; ")])] == fields.split("; ")

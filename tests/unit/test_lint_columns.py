@@ -229,3 +229,21 @@ def test_a_batch_in_tokens_without_a_sequence_or_beside_one_of_samples_is_left_a
     both = "".join(f"{line} {extra} |\n" for line, extra in zip(text.splitlines()[2:], ("GBS", "---", 128, 256, 512, 1024)))
     assert not lint("Sequence length 4096.\n\n" + both)
     assert lint("Sequence length 4096.\n\n" + both.replace("2.10M", "1.20M"))
+
+
+TWICE = table("""
+    nodes  GPUs  s/step  TFLOPs/node  TFLOPs/GPU  model TFLOPs/GPU
+    1  4  20.1  408  102.0  76.5
+    2  8  20.3  404  101.0  75.7
+    4  16  20.7  396  99.1  74.3
+    8  32  21.1  389  97.2  72.9
+    16  64  22.4  366  91.6  68.7
+    32  128  24.9  329  82.3  61.7
+""")
+
+
+@pytest.mark.parametrize(("was", "now"), [("396", "369"), ("99.1", "91.9"), ("389", "38.9"), ("68.7", "86.7")])
+def test_a_figure_that_is_counted_in_two_ways_is_held_against_itself(lint, was, now):
+    assert not lint(TWICE)
+    found = [f for f in lint(TWICE.replace(f" {was} ", f" {now} ")) if f.printed == now]
+    assert [f.proposed for f in found] == [was], found

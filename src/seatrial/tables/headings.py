@@ -204,8 +204,8 @@ def _without_version(text: str) -> str:
 
 @lru_cache(maxsize=1024)
 def older(headings: tuple[str, ...]) -> frozenset[str]:
-    """Of columns that hold one measure before a change and after it those that are not the last: `v0.6 (ms/step)` beside
-    `v0.7 (ms/step)`. A record has the figure of the last."""
+    """Of columns that hold one measure those that are not the record's: before a change and after it the last is, `v0.6
+    (ms/step)` beside `v0.7 (ms/step)`; of one figure counted in two ways the first, and that of a device."""
     measured: dict[str, dict[str, list[int]]] = {}
     for heading in headings:
         if (field := read_heading(heading).field) in MEASURES:
@@ -217,7 +217,14 @@ def older(headings: tuple[str, ...]) -> frozenset[str]:
         last = max(marks.values())
         if len(marks) > 1 and [*marks.values()].count(last) == 1:
             given |= {heading for heading, at in marks.items() if at != last}
+    for field in TWICE & {*measured}:
+        # One quantity counted in two ways: of a device and of a node, by two peaks, with what is recomputed and without.
+        said = [one for one in measured[field] if one not in given and (field != "tflops" or "flop" in normal(one))]
+        given |= {*said} - {min(said, key=lambda heading: read_heading(heading).per == "node", default="")}
     return frozenset(given)
+
+
+TWICE = frozenset({"tflops", "mfu", "hfu", "mem_value"})
 
 
 _BETWEEN = re.compile(r"\s*[/,;:·*×+&]\s*|\s+x\s+|(?<=[DTPCEdtpce][Pp])[xX-](?=[DTPCEdtpce][Pp]\b|[DTPCEdtpce][Pp][xX-])")
@@ -316,9 +323,11 @@ def _settled(given: tuple[Column, ...]) -> list[Column]:
                for one in columns]  # fmt: skip
     named = {column.field for column in columns}
     if "mbs" not in named and any(accumulates(column.heading) for column in columns):
-        # `bs | GA`: the batch that is accumulated is a device's.
-        columns = [Column(heading=one.heading, field="mbs", kind="count")
-                   if one.field == "gbs" and normal(one.heading) in _OF_A_DEVICE else one for one in columns]  # fmt: skip
+        # `bs | GA`: the batch that is accumulated is a device's; so is any where the table has that of all in tokens.
+        tokens = any(batch_of_tokens(column.heading) is not None for column in columns)
+        columns = [Column(heading=one.heading, field="mbs", kind="count") if one.field == "gbs"
+                   and (normal(one.heading) in _OF_A_DEVICE or tokens and normal(one.heading) == "batch") else one
+                   for one in columns]  # fmt: skip
         named = {column.field for column in columns}
     for at, column in enumerate(columns):
         field, kind, beside = _IN_COMPANY.get(normal(column.heading), ("", "word", frozenset()))
