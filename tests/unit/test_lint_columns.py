@@ -247,3 +247,36 @@ def test_a_figure_that_is_counted_in_two_ways_is_held_against_itself(lint, was, 
     assert not lint(TWICE)
     found = [f for f in lint(TWICE.replace(f" {was} ", f" {now} ")) if f.printed == now]
     assert [f.proposed for f in found] == [was], found
+
+
+OWN_UNITS = "24 layers, hidden 2048, sequence 2048.\n\n" + table("""
+    who  gpus  gbs  step  flops
+    jo  8  64  3792 ms  119 TFLOP/s/GPU
+    ana  8  64  0.0604 min  124 TFLOP/s/GPU
+    li  16  128  3.843 s  0.117 PFLOP/s/GPU
+    li  32  256  3.90 s  0.116 PFLOP/s/GPU
+    jo  32  256  3822 ms  118 TFLOP/s/GPU
+""")
+
+
+def test_cells_that_say_their_own_unit_are_read_under_any_heading(lint):
+    assert not lint(OWN_UNITS)
+    for was, now in (("0.116", "0.161"), ("119 ", "191 "), ("3822", "8322")):
+        assert [f.proposed for f in lint(OWN_UNITS.replace(was, now))] == [was.strip()]
+
+
+COARSE = table("""
+    MBS  GPUs  s/it  TFLOPS/GPU  model TFLOPS/GPU
+    1  64  20.1  137  103
+    2  64  21.0  131  98
+    2  128  21.3  129  97
+    4  128  21.5  128  96
+    4  256  21.8  126  94
+    8  512  22.2  124  93
+""")
+
+
+def test_few_coarse_figures_counted_in_two_ways_are_held_against_each_other(lint):
+    assert not lint(COARSE)
+    assert [f.line for f in lint(COARSE.replace(" 97 ", " 79 "))] == [5]
+    assert [f.line for f in lint(COARSE.replace(" 94 ", " 940 "))] == [7]

@@ -156,7 +156,7 @@ def read_heading(raw: str) -> Column:
     found = found or looked_up(text) or looked_up(_BRACKET.sub(" ", text))
     if found is None and (found := by_measure(text) or by_measure(_BRACKET.sub(" ", text))):
         inside += [word for word in plain.split() if word[1:] in ("b", "ib", "o", "io")]
-    if found is None and (bare := _without_version(text)) != text and (either := read_heading(bare)).field in MEASURES:
+    if found is None and (bare := without_version(text)) != text and (either := read_heading(bare)).field in MEASURES:
         return replace(either, heading=raw.strip())
     if found is None:
         english = in_english(text, surely=True)
@@ -197,7 +197,7 @@ _VERSION = re.compile(rf"(?<![\w.])(?:({_AFTER})|({_BEFORE})|v?(\d+(?:\.\d+)+)\w
 """What tells columns of one measure apart that stand side by side: before a change and after it, or by release."""
 
 
-def _without_version(text: str) -> str:
+def without_version(text: str) -> str:
     """`s/it=9.31` and `"s/it": 9.31` are no heading but a figure."""
     return text if any(sign in text for sign in '=:"') else _VERSION.sub(" ", text)
 

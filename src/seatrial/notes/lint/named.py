@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from seatrial.notes.lint.headings import EXTRA, field_of, is_extra
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
-from seatrial.tables.headings import batch_of_tokens, clean, normal, older
+from seatrial.tables.headings import batch_of_tokens, clean, normal, older, without_version
 from seatrial.tables.tongues import in_english
 
 Terms = tuple[tuple[str, int], ...]
@@ -75,7 +75,7 @@ def found(rows: list[Row]) -> Iterator[Way]:
     """For each column of a table the way that most rows keep to."""
     rows = [row for row in rows[:MOST_ROWS] if row.tabular and not row.planned]
     for heading in rows[0].record.printed if len(rows) >= FEWEST else ():
-        kind = _kind(heading)
+        kind = _kind(heading) or _counted_twice(heading, tuple(rows[0].record.printed))
         if kind is None or heading == rows[0].columns.get("gbs") and any(row.record.gbs for row in rows):
             continue
         name, (shared, ways) = EXTRA + heading, kind
@@ -114,6 +114,12 @@ def _kind(heading: str) -> tuple[str, tuple[Terms, ...]] | None:
         return _OF_A_STEP
     words = f"{normal(in_english(clean(heading), surely=True))} {' '.join(re.findall('[$€£]', heading))}"
     return next(((shared, ways) for pattern, shared, ways in KINDS if pattern.search(words)), None)
+
+
+def _counted_twice(heading: str, headings: tuple[str, ...]) -> tuple[str, tuple[Terms, ...]] | None:
+    """Of a figure that another column has in another way, as TFLOPs of the model beside those of the hardware."""
+    field = field_of(heading) if heading in older(headings) and without_version(heading) == heading else ""
+    return ("share", (((field, -1),),)) if field in ("tflops", "mfu", "hfu") else None
 
 
 def _groupings(rows: list[Row], name: str, shared: str) -> Iterator[dict[Row, object]]:

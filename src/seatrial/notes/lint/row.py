@@ -22,7 +22,7 @@ from seatrial.notes.lint.findings import Finding, Level
 from seatrial.notes.lint.headings import EXTRA, extras, field_of, fields_of, kinds_beside, parts_of
 from seatrial.notes.lint.labels import label_parameters
 from seatrial.notes.lint.once import once
-from seatrial.notes.read.rows import holds_memory, laid_out
+from seatrial.notes.read.rows import holds_flops, holds_memory, laid_out
 from seatrial.notes.read.sound import MOST_MEASURED
 from seatrial.record import Record
 from seatrial.spec import Device
@@ -116,9 +116,10 @@ class Row:
             found["sec_per_it"] = found.pop("iteration")
         if self.record.tokens_per_s_per_process and self.record.tokens_per_s is None and "tokens_per_s" in found:
             found.setdefault("tokens_per_s_per_process", found.pop("tokens_per_s"))  # as the text says
-        if self.record.mem_value is not None and "mem_value" not in found:
-            by_cell = [heading for heading, cell in self.record.printed.items() if holds_memory(heading, cell)]
-            found.update(dict.fromkeys(["mem_value"], by_cell[0]) if by_cell else {})
+        for name, holds in (("mem_value", holds_memory), ("tflops", holds_flops)):
+            if getattr(self.record, name) is not None and name not in found:
+                by_cell = [heading for heading, cell in self.record.printed.items() if holds(heading, cell)]
+                found.update(dict.fromkeys([name], by_cell[0]) if by_cell else {})
         label = self.record.size_label
         if label and "size_label" in found and clean(self.record.printed[found["size_label"]]) != label:
             # `6.18 B` under `parameters`, beside a name.

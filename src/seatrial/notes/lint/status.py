@@ -172,7 +172,8 @@ def moved_points(mates: list[Row]) -> Iterator[Finding]:
         for row in rows if name in filled else ():
             figure = row.printed(name) if row.cell(name) else None
             if figure is not None and figure.value > 0 and not row.settled and name not in row.reasons:
-                alike = () if name == "loss" else (row.record.size_label, row.record.machine, row.record.mem_unit)
+                alike: tuple[object, ...] = (row.record.size_label, row.record.machine, row.record.mem_unit)
+                alike = () if name == "loss" else (*alike, f"{figure.scale:.3g}") if name == "tflops" else alike  # PFLOP/s
                 groups.setdefault(alike, []).append((figure.shown(figure.value), row))
         for group in groups.values():
             values = sorted(value for value, _ in group)

@@ -134,6 +134,14 @@ def holds_memory(heading: str, raw: str) -> bool:
     return bool(_OF_MEMORY & {*normal(heading).split()}) and _MEMORY_CELL.fullmatch(clean(raw)) is not None
 
 
+_FLOPS_CELL = re.compile(r"~?[\d.,]+\s?[GTP]FLOPs?(?:/s)?\s?(?:/|per )\s?(?:GPU|device|rank)", re.IGNORECASE)
+
+
+def holds_flops(heading: str, raw: str) -> bool:
+    """`flops` of 479 TFLOP/s/GPU, the same."""
+    return _FLOPS_CELL.fullmatch(clean(raw)) is not None
+
+
 _SPACED, _THOUSANDS = re.compile(r"[\s*_`~≈]*\d{1,3}(?: \d{3})+(?!\d| \d)"), re.compile(r"(?<=\d) (?=\d{3}(?!\d))")
 """`365 136`: thousands parted by a space, which from here on is a narrow one that `clean` knows."""
 TIMED = re.compile(r"~?[\d.,]+\s?(?:ms|s|secs?|seconds|min|mins|minutes|us|µs)")
@@ -155,6 +163,8 @@ def _take(row: _OpenRow, column: Column, raw: str) -> None:
         column = Column(field="sec_per_it", kind="seconds", unit="s", heading=column.heading)  # `Step` of 14.1 s
     if not column.field and holds_memory(column.heading, raw):
         column = Column(field="mem_value", kind="memory", heading=column.heading)
+    elif not column.field and "tflops" not in row.values and holds_flops(column.heading, raw):
+        column = Column(field="tflops", kind="figure", per="process", heading=column.heading)
     cell = read_cell(column, raw)
     for flag in cell.flags:
         row.flags.setdefault(flag, []).append(column.field)
