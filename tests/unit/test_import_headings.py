@@ -4,35 +4,36 @@ from __future__ import annotations
 import pytest
 
 from seatrial.notes.read import import_file
-from seatrial.tables.headings import older, read_heading
+from seatrial.tables.headings import older, read_heading, settle
 
 HEADINGS = {
     "gpus":
         "# GPUs; #GPUs; gpu_num; GPU count; num_gpus; No. of GPUs; Number of GPUs; n_gpu; GPUs used; Total GPUs; "
-        "World Size; # of GPUs; A100s; # H100; H100 GPUs; numGPUs; Num Devices; total devices; # accelerators; NPU num",
+        "World Size; # of GPUs; A100s; # H100; H100 GPUs; numGPUs; Num Devices; total devices; # accelerators; NPU num; "
+        "プロセス数; Prozesse; 进程数",
     "nodes":
         "# nodes; Node count; num_nodes; No. nodes; #Nodes; total nodes; nNodes; Number of hosts",
     "dp":
         "DP; DP size; data_parallel; Data Parallelism; dp_size; data-parallel degree; DP degree; DataParallel; #DP; "
-        "dp world size",
+        "dp world size; Replikate; répliques",
     "tp":
         "TP; TP size; Tensor Parallel; tensor_parallel_size; tensor-model-parallel-size; TP degree; TensorParallel; MP; "
-        "mp_size",
+        "mp_size; ici_tensor_parallelism; parallelism.tensor_parallel_degree",
     "pp":
         "PP; PP size; Pipeline parallel; pipeline_parallel_size; PP degree; PipelineParallel; #PP stages; pp stages; "
-        "pipeline stages",
+        "pipeline stages; Stufen; etapas",
     "vp":
         "VP; VPP; virtual pipeline; virtual PP size; interleaved stages",
     "mbs":
         "MBS; Micro batch; MicroBatchSize; micro_batch_size; micro-bs; micro bsz; Batch size per GPU; batch/GPU; "
         "per-GPU batch size; per-device batch size; per_device_train_batch_size; local batch size; Local BS; BS/GPU; "
-        "device batch size; ubatch",
+        "device batch size; ubatch; Mikro-Batch; Микро-батч",
     "gbs":
         "GBS; Global batch; GlobalBatchSize; global_batch_size; Total batch size; effective batch size; global bsz; "
         "train_batch_size; BSZ; sequences per step; pairs per step",
     "seq":
         "Seq; SeqLen; seq_len; Sequence Length; Seq. length; context length; ctx len; max_seq_len; Max seq length; "
-        "Context window; block size",
+        "Context window; block size; max_target_length; training.seq_len; model_max_length; n_ctx",
     "layers":
         "Layers; # layers; num_layers; n_layer; NLAYERS; Number of layers; #Layers; num hidden layers",
     "hidden":
@@ -51,7 +52,7 @@ HEADINGS = {
     "zero_stage":
         "ZeRO; ZeRO stage; ZS; zero_stage; DeepSpeed stage; ZeRO-stage",
     "dtype":
-        "dtype; Precision; Data type; Mixed precision; compute dtype",
+        "dtype; Precision; Data type; Mixed precision; compute dtype; prec",
     "sec_per_it":
         "Sec/it; s/it; Step time; Iteration time (s); time per step; latency(ms); Latency; iter time (ms); "
         "Step Time (sec); ms/step; step_time_ms; sec / step; s / iter; Time/iter (s); seconds per iteration; "
@@ -62,16 +63,16 @@ HEADINGS = {
     "tflops":
         "TFLOPs; TFLOPS/GPU; TFLOP/s/GPU; Model TFLOP / sec / GPU; Model TFLOPS/GPU; TFLOPs per GPU; TFLOPs/s/device; "
         "Achieved TFLOPs; HW TFLOPS; TFLOP/s per chip; tflops_per_gpu; Avg TFLOPs; teraFLOP/s per GPU; "
-        "TFLOPS per device; TFLOP/GPU/s; Measured TFLOPS",
+        "TFLOPS per device; TFLOP/GPU/s; Measured TFLOPS; TFLOPs/proc; TFLOPs par processus; flops_per_sec_per_gpu (TFLOPS)",
     "tokens_per_s_per_process":
         "tokens/s/GPU; Tokens / sec / GPU; tok/s/gpu; TGS; tokens per second per GPU; tokens/GPU/s; tokens/sec/device; "
         "Tokens/s per GPU; tok/gpu/sec; Token/s/GPU; Throughput (tokens/s/GPU); token throughput per GPU; tokens/s/chip; "
         "Tokens/sec/accelerator; TPS/GPU; WPS/GPU; tps per device; "
-        "tokens/s/HPU; tok/s per XPU",
+        "tokens/s/HPU; tok/s per XPU; tok/s/rank; throughput/device/tokens_per_sec",
     "tokens_per_s":
         "tokens/s; tok/s; Tokens/sec; tokens per second; Throughput (tokens/s); Throughput [tok/s]; TPS; token/s; "
         "total tokens/s; global tokens/sec; Token throughput; aggregate tokens/s; "
-        "v0.7 tokens/s; new tok/s",
+        "v0.7 tokens/s; new tok/s; Mio. Token/s; throughput/tokens_per_sec",
     "samples_per_s":
         "samples/s; Samples/sec; seq/s; sequences per second; Throughput (samples/s); sps; sample/sec; "
         "Samples per second; Throughput (seq/s); pairs/s",
@@ -81,13 +82,14 @@ HEADINGS = {
         "max_memory_allocated; HBM (GB); Mem per GPU; Peak active (GiB); memory_reserved; mem_gib; "
         "Peak mem v0.6 (GiB); Mem/node (GiB)",
     "mfu":
-        "MFU; MFU (%); MFU%; Model FLOPs utilization; Model FLOPS Util.; model flops utilisation; mfu_percent; Avg MFU",
+        "MFU; MFU (%); MFU%; Model FLOPs utilization; Model FLOPS Util.; model flops utilisation; mfu_percent; Avg MFU; "
+        "perf/mfu; throughput/device/mfu",
     "hfu":
         "HFU; HFU (%); Hardware FLOPs utilization; HW FLOPs util; HFU%",
     "throughput":
         "Speed; Throughput; Training speed; Training throughput",
     "loss":
-        "Loss; lm loss; Train loss; Final loss; training_loss",
+        "Loss; lm loss; Train loss; Final loss; training_loss; train/loss",
     "machine":
         "Machine; Cluster; GPU type; Hardware; GPU model; Device type",
     "engine":
@@ -133,7 +135,56 @@ def test_a_row_with_utilisation_alone_was_measured_and_accumulation_gives_the_ba
 @pytest.mark.parametrize(("headings", "given"), [
     ("v0.6 (ms/step); v0.7 (ms/step); v0.10 (ms/step)", "v0.6 (ms/step); v0.7 (ms/step)"),
     ("main (s/step); this PR (s/step); tok/s", "main (s/step)"), ("tok/s; baseline tok/s", "baseline tok/s"),
-    ("s/it A100; s/it H100; tok/s", ""), ("mem before (GiB); mem after (GiB); Δ mem", "mem before (GiB)"),
+    ("s/it A100; s/it H100; tok/s", ""), ("TFLOPs/node; TFLOPs/GPU; MFU", "TFLOPs/node"),
+    ("TFLOPs; model TFLOPs; MFU (989); MFU", "model TFLOPs; MFU"),
+    ("mem before (GiB); mem after (GiB); Δ mem", "mem before (GiB)"),
 ])  # fmt: skip
 def test_of_a_measure_before_and_after_a_change_the_last_is_the_records(headings, given):
     assert older(tuple(headings.split("; "))) == frozenset(given.split("; ") if given else ())
+
+
+@pytest.mark.parametrize(("headings", "fields"), [
+    ("吞吐(tokens/s); 单卡吞吐; TFLOPS/卡", "tokens_per_s; tokens_per_s_per_process; tflops"),
+    ("tokens/s; throughput per GPU; TFLOPs", "tokens_per_s; tokens_per_s_per_process; tflops"),
+    ("tokens/s; throughput per GPU", "tokens_per_s; tflops"), ("tokens/s; TFLOPs; HW TFLOPs", "tokens_per_s; tflops; "),
+    ("batch; grad accum; tokens/iter", "mbs; ; gbs"), ("batch; grad accum; s/it", "gbs; ; sec_per_it"),
+    ("batch; tokens/iter", "gbs; "), ("layers; hidden; heads; kv", "layers; hidden; heads; kv_heads"), ("GPUs; kv", "gpus; "),
+])  # fmt: skip
+def test_what_a_heading_is_in_the_company_of_others(headings, fields):
+    assert [one.field for one in settle([read_heading(heading) for heading in headings.split("; ")])] == fields.split("; ")
+
+
+@pytest.mark.parametrize(("cell", "value"), [
+    ("sel", "selective"), ("core attn", "selective"), ("attention only", "selective"), ("selektiv", "selective"),
+    ("full", "full"), ("-", None), ("no", "none"), ("block (24 of 48)", "full"),
+])  # fmt: skip
+def test_what_is_recomputed_in_the_words_of_tables(tmp_path, cell, value):
+    path = tmp_path / "n.md"
+    path.write_text(f"| GPUs | recompute | s/it |\n|--|--|--|\n| 8 | {cell} | 1.5 |\n")
+    assert (import_file(path).records[0].recompute or None) == value
+
+
+def test_a_step_is_a_time_in_whatever_unit_its_cells_have(tmp_path):
+    path = tmp_path / "n.md"
+    path.write_text("| GPUs | TP | step |\n|--|--|--|\n| 8 | 1 | 0.089 min |\n| 8 | 2 | 5437 ms |\n| 16 | 2 | 5.59 s |\n")
+    assert [record.sec_per_it for record in import_file(path).records] == [pytest.approx(5.34), 5.437, 5.59]
+
+
+@pytest.mark.parametrize(("cells", "gbs"), [
+    ("4096 | 524,288", 128), ("4096 | 0.52M", 128), ("2048 | 4.2M", 2048), ("8192 | 1.05M", 128), ("4096 | 3.15M", 768),
+    ("4096 | 1M", None), ("4096 | 4.0M", None), ("4096 | 542,288", None), (" | 524,288", None), ("4096 | -", None),
+])  # fmt: skip
+def test_a_batch_in_tokens_is_taken_where_it_is_one_number_of_sequences(tmp_path, cells, gbs):
+    path = tmp_path / "n.md"
+    path.write_text(f"| GPUs | seq | tokens per step | s/it |\n|--|--|--|--|\n| 8 | {cells} | 1.5 |\n")
+    assert import_file(path).records[0].gbs == gbs
+
+
+@pytest.mark.parametrize(("headings", "cells", "rate"), [
+    ("nodes | tok/s/node", "4 | 8,000", 32000), ("nodes | tok/s/node | tok/s", "4 | 8,000 | 31,990", 31990),
+    ("GPUs | tok/s/node", "4 | 8,000", None), ("nodes | tok/s per GPU", "4 | 8,000", None),
+])  # fmt: skip
+def test_the_rate_of_a_node_is_that_of_all_where_nodes_are_counted(tmp_path, headings, cells, rate):
+    path = tmp_path / "n.md"
+    path.write_text(f"| {headings} | s/it |\n|{'--|' * (headings.count('|') + 2)}\n| {cells} | 1.5 |\n")
+    assert import_file(path).records[0].tokens_per_s == rate

@@ -114,3 +114,10 @@ def test_trees_and_pictures_are_no_tables(notes, picture):
 ])  # fmt: skip
 def test_a_list_of_hardware_is_no_run(notes, items):
     assert len(notes(f"## Hardware\n\n{items}\n## Runs\n\n{TABLE}").records) == 1
+
+
+@pytest.mark.parametrize(("title", "layers"), [("Bigger: 175B", None), ("Again the 22B", 48), ("Bigger", 48)])
+def test_a_shape_that_is_not_of_the_size_in_the_heading_below_is_another_models(notes, title, layers):
+    shape = "--num-layers 48 --hidden-size 6144 --num-attention-heads 64"
+    first, second = notes(f"# Runs\n\n```\n{shape}\n```\n\n{TABLE}\n## {title}\n\n{TABLE}").records
+    assert (first.layers, second.layers, second.heads) == (48, layers, layers and 64)

@@ -176,3 +176,107 @@ def test_a_hidden_size_that_heads_and_label_deny_is_what_both_give(lint):
     assert lint(text) == []
     found = lint(text.replace("5120", "4096"))
     assert [(f.code, f.proposed) for f in found] == [("heads-divisible", "5120")] * 2
+
+
+ANOTHER_MODEL = "# Runs\n\n--num-layers 48 --hidden-size 6144 --num-attention-heads 64 --seq-length 2048\n\n" + table("""
+    GPUs  TP  PP  GBS  s/it
+    8  8  1  4  0.9
+""") + "\n### {title}\n\n96 layers, h=12288, 96 heads, vocab 51200, TP=8. TFLOPs of the hardware, by eq. 3.\n\n" + table("""
+    recompute  GPUs  PP  DP  MBS  GBS  s/it  TFLOPs/GPU
+    full  128  16  1  1  64  10.64  138.0
+    full  128  16  1  1  64  10.41  141.0
+    sel  128  16  1  1  64  8.57  128.6
+    sel  128  8  2  1  96  12.25  134.9
+    sel  256  8  4  1  192  12.44  132.8
+    full  256  8  4  2  192  15.48  142.3
+    sel  384  12  4  1  192  8.74  126.0
+""")
+
+
+@pytest.mark.parametrize("title", ["Bigger: 175B", "Bigger"])
+def test_a_section_has_its_own_model_and_rows_that_recompute_count_more_flops(lint, title):
+    text = ANOTHER_MODEL.replace("{title}", title)
+    assert not lint(text)
+    assert [(f.printed, f.proposed) for f in lint(text.replace("142.3", "124.3"))] == [("124.3", "142.3")]
+    assert [(f.printed, f.proposed) for f in lint(text.replace("| 8.74 |", "| 7.84 |"))] == [("7.84", "8.74")]
+
+
+IN_TOKENS = "Llama, 32 layers, hidden 4096, sequence length 4096.\n\n" + table("""
+    nodes  GPUs  BATCH  s/step  tok/s/node  TFLOPs/GPU
+    1  8  0.52M  25.10  20,888  120
+    2  16  1.05M  25.50  20,560  118
+    4  32  2.10M  25.90  20,243  116
+    8  64  4.19M  26.20  20,011  115
+""")
+
+
+@pytest.mark.parametrize("heading", ["tokens per step", "tokens/iter", "Global batch (tokens)", "GlobalBatchSize (T)",
+                                     "Token pro Schritt", "jetons/étape", "トークン/ステップ", "GBS (Mtok)"])  # fmt: skip
+def test_a_batch_in_tokens_is_the_batch_and_the_rate_of_a_node_that_of_all(lint, heading):
+    text = IN_TOKENS.replace("BATCH", heading)
+    text = text.replace("M |", " |") if "Mtok" in heading else text
+    unit = "" if "Mtok" in heading else "M"
+    assert not lint(text)
+    for was, now in (("2.10", "2.01"), ("1.05", "0.52"), ("25.90", "29.50"), ("20,243", "2,024")):
+        (found,) = lint(text.replace(f" {was}", f" {now}"))
+        right = {"20,243": "20240"}.get(was, was + (unit if was in ("2.10", "1.05") else ""))
+        assert (found.proposed, found.level) == (right, "error"), found
+
+
+def test_a_batch_in_tokens_without_a_sequence_or_beside_one_of_samples_is_left_as_it_is(lint):
+    text = IN_TOKENS.replace("BATCH", "tokens/step")
+    assert not lint(text.replace("sequence length 4096", ""))
+    both = "".join(f"{line} {extra} |\n" for line, extra in zip(text.splitlines()[2:], ("GBS", "---", 128, 256, 512, 1024)))
+    assert not lint("Sequence length 4096.\n\n" + both)
+    assert lint("Sequence length 4096.\n\n" + both.replace("2.10M", "1.20M"))
+
+
+TWICE = table("""
+    nodes  GPUs  s/step  TFLOPs/node  TFLOPs/GPU  model TFLOPs/GPU
+    1  4  20.1  408  102.0  76.5
+    2  8  20.3  404  101.0  75.7
+    4  16  20.7  396  99.1  74.3
+    8  32  21.1  389  97.2  72.9
+    16  64  22.4  366  91.6  68.7
+    32  128  24.9  329  82.3  61.7
+""")
+
+
+@pytest.mark.parametrize(("was", "now"), [("396", "369"), ("99.1", "91.9"), ("389", "38.9"), ("68.7", "86.7")])
+def test_a_figure_that_is_counted_in_two_ways_is_held_against_itself(lint, was, now):
+    assert not lint(TWICE)
+    found = [f for f in lint(TWICE.replace(f" {was} ", f" {now} ")) if f.printed == now]
+    assert [f.proposed for f in found] == [was], found
+
+
+OWN_UNITS = "24 layers, hidden 2048, sequence 2048.\n\n" + table("""
+    who  gpus  gbs  step  flops
+    jo  8  64  3792 ms  119 TFLOP/s/GPU
+    ana  8  64  0.0604 min  124 TFLOP/s/GPU
+    li  16  128  3.843 s  0.117 PFLOP/s/GPU
+    li  32  256  3.90 s  0.116 PFLOP/s/GPU
+    jo  32  256  3822 ms  118 TFLOP/s/GPU
+""")
+
+
+def test_cells_that_say_their_own_unit_are_read_under_any_heading(lint):
+    assert not lint(OWN_UNITS)
+    for was, now in (("0.116", "0.161"), ("119 ", "191 "), ("3822", "8322")):
+        assert [f.proposed for f in lint(OWN_UNITS.replace(was, now))] == [was.strip()]
+
+
+COARSE = table("""
+    MBS  GPUs  s/it  TFLOPS/GPU  model TFLOPS/GPU
+    1  64  20.1  137  103
+    2  64  21.0  131  98
+    2  128  21.3  129  97
+    4  128  21.5  128  96
+    4  256  21.8  126  94
+    8  512  22.2  124  93
+""")
+
+
+def test_few_coarse_figures_counted_in_two_ways_are_held_against_each_other(lint):
+    assert not lint(COARSE)
+    assert [f.line for f in lint(COARSE.replace(" 97 ", " 79 "))] == [5]
+    assert [f.line for f in lint(COARSE.replace(" 94 ", " 940 "))] == [7]

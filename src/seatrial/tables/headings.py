@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 
-from seatrial.tables.names import BY_NAME, EACH, MEASURES, SETTINGS, Kind, by_measure, looked_up, normal
+from seatrial.tables.names import BY_NAME, EACH, MEASURES, SETTINGS, Kind, by_measure, form, looked_up, normal
 from seatrial.tables.tongues import from_signs, in_english
 
 __all__ = ["MEASURES", "NUMBER", "SETTINGS", "Column", "Kind", "clean", "normal", "read_heading", "setting", "settle"]
@@ -30,7 +30,7 @@ class Column:
     kind: Kind = "word"
     unit: str = ""
     per: str = ""
-    """process or node, where the heading of a rate says so."""
+    """process or node, where the heading of a rate says so; sequence where a batch is counted in tokens."""
     formula: str = ""
     heading: str = ""
     parts: tuple[str, ...] = ()
@@ -110,12 +110,16 @@ LONGEST_HEADING = 120
 _BRACKET = re.compile(r"[(\[]([^)\]]*)[)\]]")
 
 
-_KEPT_UNDER = re.compile(r"(?:params|hparams|metrics|tags|config|summary|args)[./](?=\w)", re.IGNORECASE)
-"""How a tracker's export begins: `params.nodes`."""
+_KEPT_UNDER = re.compile(
+    r"^(?:(?:params|hparams|metrics|tags|config|summary|args)[./]|(?:training|train|trainer|parallelism|parallel|model|data|job|"
+    r"optimizer|system|perf|cfg|tokens|batch_scheduler)\.|(?:perf|train|trainer|training|performance)/|"
+    r"throughput/(?:device/(?=mfu)|(?=(?:device/)?\w+_\w)))+(?=\w)", re.IGNORECASE
+)
+"""How a tracker's export or an engine's setting begins: `params.nodes`, `training.seq_len`, `perf/mfu`."""
 _AFTER_COMMA = re.compile(r",\s*(ms|s|sec|seconds|min|[GM]i?B|%)$")
 """`step, ms` is `step (ms)`."""
-_THOUSANDS_OF = re.compile(r"\b([kKM])[ -]?([tT]ok(?:en)?s?\b.*|TPS\b.*|tps\b.*)")
-"""`ktok/s` is `tok/s (k)`."""
+_THOUSANDS_OF = re.compile(r"\b([kKM])(?:io\.?|illions?(?: of)?)?[ -]?([tT]ok(?:en)?s?\b.*|TPS\b.*|tps\b.*)")
+"""`ktok/s` is `tok/s (k)`, and `Mio. Token/s` is `Token/s (M)`."""
 _INVERSE = re.compile(r"\s*[·*]?\s*\b([A-Za-z]+)(?:\u207b\u00b9|-\u00b9|\^\{?-1\}?)")
 _OF_BOTH = re.compile(r"/\s?\((\w+)\s*[·*x ]\s*(\w+)\)")
 """`tok s⁻¹` is `tok/s`, and `tok/(s·GPU)` is `tok/s/GPU`."""
@@ -152,7 +156,7 @@ def read_heading(raw: str) -> Column:
     found = found or looked_up(text) or looked_up(_BRACKET.sub(" ", text))
     if found is None and (found := by_measure(text) or by_measure(_BRACKET.sub(" ", text))):
         inside += [word for word in plain.split() if word[1:] in ("b", "ib", "o", "io")]
-    if found is None and (bare := _without_version(text)) != text and (either := read_heading(bare)).field in MEASURES:
+    if found is None and (bare := without_version(text)) != text and (either := read_heading(bare)).field in MEASURES:
         return replace(either, heading=raw.strip())
     if found is None:
         english = in_english(text, surely=True)
@@ -167,7 +171,7 @@ def read_heading(raw: str) -> Column:
     for part in inside:
         part = part.strip()
         words_in = normal(part)
-        if field in ("gbs", "mbs") and re.search(r"\btok(?:en)?s?\b", words_in):
+        if field in ("gbs", "mbs") and (re.search(r"\btok(?:en)?s?\b", words_in) or part == "T"):
             return Column(heading=raw.strip())  # a batch of tokens is no number of samples
         unit = _UNIT_WORDS.get(words_in, unit)
         per = _heading_per(words_in) or per
@@ -193,15 +197,15 @@ _VERSION = re.compile(rf"(?<![\w.])(?:({_AFTER})|({_BEFORE})|v?(\d+(?:\.\d+)+)\w
 """What tells columns of one measure apart that stand side by side: before a change and after it, or by release."""
 
 
-def _without_version(text: str) -> str:
+def without_version(text: str) -> str:
     """`s/it=9.31` and `"s/it": 9.31` are no heading but a figure."""
     return text if any(sign in text for sign in '=:"') else _VERSION.sub(" ", text)
 
 
 @lru_cache(maxsize=1024)
 def older(headings: tuple[str, ...]) -> frozenset[str]:
-    """Of columns that hold one measure before a change and after it those that are not the last: `v0.6 (ms/step)` beside
-    `v0.7 (ms/step)`. A record has the figure of the last."""
+    """Of columns that hold one measure those that are not the record's: before a change and after it the last is, `v0.6
+    (ms/step)` beside `v0.7 (ms/step)`; of one figure counted in two ways the first, and that of a device."""
     measured: dict[str, dict[str, list[int]]] = {}
     for heading in headings:
         if (field := read_heading(heading).field) in MEASURES:
@@ -213,7 +217,14 @@ def older(headings: tuple[str, ...]) -> frozenset[str]:
         last = max(marks.values())
         if len(marks) > 1 and [*marks.values()].count(last) == 1:
             given |= {heading for heading, at in marks.items() if at != last}
+    for field in TWICE & {*measured}:
+        # One quantity counted in two ways: of a device and of a node, by two peaks, with what is recomputed and without.
+        said = [one for one in measured[field] if one not in given and (field != "tflops" or "flop" in normal(one))]
+        given |= {*said} - {min(said, key=lambda heading: read_heading(heading).per == "node", default="")}
     return frozenset(given)
+
+
+TWICE = frozenset({"tflops", "mfu", "hfu", "mem_value"})
 
 
 _BETWEEN = re.compile(r"\s*[/,;:·*×+&]\s*|\s+x\s+|(?<=[DTPCEdtpce][Pp])[xX-](?=[DTPCEdtpce][Pp]\b|[DTPCEdtpce][Pp][xX-])")
@@ -226,10 +237,37 @@ def _parts(text: str) -> tuple[str, ...]:
     return fields if len(fields) == len(found) == len(set(fields)) and len(fields) > 1 else ()
 
 
+_OF_TOKENS = re.compile(
+    r"(?:(?P<a>k|m|million|thousand|mio) ?)?tok(?:en)?s? (?:(?P<b>k|m) )?per (?:global |optimizer |opt |training )?"
+    r"(?:it|iter|iteration|step|batch|update)(?: (?P<c>k|m))?"
+    r"|(?:global ?|total |effective )?(?:gbs|batch ?(?:size)?|bsz?)(?: in| of)? ?\b(?:(?P<d>k|m|million|thousand|mio) ?)?"
+    r"(?:t|toks?|tokens?)(?: (?P<e>k|m))?"
+)
+
+
+@lru_cache(maxsize=4096)
+def batch_of_tokens(heading: str) -> str | None:
+    """The unit of a column that says how many tokens a step has, K, M or none; None where it is no such column.
+
+    `tokens/step`, `GBS (Mtok)`, `Global batch (tokens)`, `GlobalBatchSize (T)`, `Token pro Schritt`"""
+    if len(heading) > LONGEST_HEADING:
+        return None
+    words = re.sub(r"\b(?:num|number of|nr of|avg|total) (?=\S* ?tok)", "", normal(in_english(clean(heading), surely=True)))
+    match = _OF_TOKENS.fullmatch(words)
+    return None if match is None else next((unit[0].upper() for unit in match.groups() if unit), "").replace("T", "K")
+
+
+@lru_cache(maxsize=4096)
+def rate_of_a_node(heading: str) -> str:
+    """tokens_per_s or samples_per_s where a column has that of one node, as `tok/s/node`."""
+    words = {*form(in_english(heading)).split()} - {"per", "throughput", "avg", "mean"}
+    return next((f"{what}_per_s" for what in ("tokens", "samples") if words == {what, "s", "node"}), "")
+
+
 _SUMS = frozenset("ga gas acc accu accum accums accumulation accumulate accumulated accumulations akkumulation "
                   "gradientenakkumulation acumulacion acum cumul accumulo microbatches".split())
 _BESIDE_SUMS = frozenset("grad grads gradient gradients gradiente de di del step steps of num n number factor micro batch "
-                         "batches x per it iter iteration update optimizer".split())  # fmt: skip
+                         "batches x per it iter iteration update optimizer replica rank".split())  # fmt: skip
 
 
 @lru_cache(maxsize=4096)
@@ -264,7 +302,7 @@ def in_letters(headings: Sequence[str]) -> dict[str, str]:
 
 _IN_COMPANY: dict[str, tuple[str, Kind, frozenset[str]]] = {
     "global": ("gbs", "count", frozenset({"mbs"})), "b": ("gbs", "count", frozenset({"mbs"})),
-    "stage": ("zero_stage", "zero", frozenset({"mbs", "gbs", "dp"})),
+    "stage": ("zero_stage", "zero", frozenset({"mbs", "gbs", "dp"})), "kv": ("kv_heads", "count", frozenset({"heads"})),
 }
 """What a word means beside columns of these fields, where no other column says it."""
 
@@ -285,9 +323,11 @@ def _settled(given: tuple[Column, ...]) -> list[Column]:
                for one in columns]  # fmt: skip
     named = {column.field for column in columns}
     if "mbs" not in named and any(accumulates(column.heading) for column in columns):
-        # `bs | GA`: the batch that is accumulated is a device's.
-        columns = [Column(heading=one.heading, field="mbs", kind="count")
-                   if one.field == "gbs" and normal(one.heading) in _OF_A_DEVICE else one for one in columns]  # fmt: skip
+        # `bs | GA`: the batch that is accumulated is a device's; so is any where the table has that of all in tokens.
+        tokens = any(batch_of_tokens(column.heading) is not None for column in columns)
+        columns = [Column(heading=one.heading, field="mbs", kind="count") if one.field == "gbs"
+                   and (normal(one.heading) in _OF_A_DEVICE or tokens and normal(one.heading) == "batch") else one
+                   for one in columns]  # fmt: skip
         named = {column.field for column in columns}
     for at, column in enumerate(columns):
         field, kind, beside = _IN_COMPANY.get(normal(column.heading), ("", "word", frozenset()))
@@ -303,6 +343,11 @@ def _settled(given: tuple[Column, ...]) -> list[Column]:
         # Of HSDP the replicas are one factor of DP, and the groups of shards the other.
         columns = [Column(heading=one.heading) if one.field == "dp" and "repl" in normal(one.heading) else one
                    for one in columns]  # fmt: skip
+    if "tokens_per_s" in named and sum(column.field == "tflops" for column in columns) > 1:
+        # Beside all tokens and TFLOPs the throughput of a device is one of tokens.
+        columns = [replace(one, field="tokens_per_s_per_process", kind="rate", per="")
+                   if one.field == "tflops" and "flop" not in normal(one.heading) else one for one in columns]  # fmt: skip
+    columns = [_in_other_units(one, named) if not one.field and not one.parts else one for one in columns]
     past = older(tuple(column.heading for column in columns))
     columns = [Column(heading=one.heading) if one.heading in past else one for one in columns]
     taken = {column.field for column in columns if column.field and normal(column.heading) not in _WEAK}
@@ -310,6 +355,15 @@ def _settled(given: tuple[Column, ...]) -> list[Column]:
         Column(heading=column.heading) if column.field in taken and normal(column.heading) in _WEAK else column
         for column in columns
     ]
+
+
+def _in_other_units(column: Column, named: set[str]) -> Column:
+    """A column that says what another would, had the table one: the batch in tokens, or the rate of one of its nodes."""
+    unit = batch_of_tokens(column.heading) if "gbs" not in named else None
+    if unit is not None:
+        return Column(heading=column.heading, field="gbs", kind="rate", unit=unit, per="sequence")
+    rate = rate_of_a_node(column.heading) if "nodes" in named else ""
+    return column if not rate or rate in named else Column(heading=column.heading, field=rate, kind="rate", per="node")
 
 
 def _heading_unit(kind: Kind, plain: str) -> str:

@@ -37,9 +37,9 @@ nodes:
 dp:
     ddp, dp ranks, dp world size, dataparallel
 tp:
-    mp size
+    mp size, ici tensor, ici tensor parallelism, tensor parallel shards
 pp:
-    pipe, pipe parallel, pp stages, pipeline stages, stages
+    pipe, pipe parallel, pp stages, pipeline stages, stages, ici pipeline, ici pipeline parallelism
 vp:
     interleaved stages, virtual pp size
 mbs:
@@ -54,19 +54,20 @@ gbs:
 seq:
     ctx length, max length, l seq, tokens per seq, tokens per sequence, seq length, ctx len, max seq len, max seq length,
     context window, block size, max sequence length, length of sequence, sequence size, length, seq tokens,
-    sequence tokens, context tokens, seq len tokens, max len, cutoff len, cutoff length
+    sequence tokens, context tokens, seq len tokens, max len, cutoff len, cutoff length, max target length, target length,
+    model max length, train seq len, train length, n ctx, sample length
 hidden:
-    model dim, embed dim, embedding dim, embedding dimension
+    model dim, embed dim, embedding dim, embedding dimension, emb dim, base emb dim, n embed
 heads:
     attn heads
 kv_heads:
-    gqa groups
+    gqa groups, n head kv, n kv head, num kv groups
 recompute:
     act ckpt, grad ckpt, activation recomputation, act checkpointing, grad checkpointing, checkpointing, ac mode
 zero_stage:
     deepspeed stage, stufe, zero stufe
 dtype:
-    compute dtype
+    compute dtype, prec, mixed precision, train precision
 engine:
     software
 env settings:
@@ -173,7 +174,7 @@ _SAME = {word: one for one, words in {
     "samples": "sample samp sequence sequences seqs seq examples ex sentences pair pairs prompts",
 }.items() for word in words.split()}  # fmt: skip
 EACH = frozenset("gpu gpus device devices dev accelerator accelerators card cards chip chips npu npus tpu tpus hpu hpus xpu "
-                 "xpus ipu tile gcd gcds process rank worker".split())
+                 "xpus ipu tile gcd gcds process processes proc procs rank ranks worker workers".split())
 """What a figure is per, where all mean one of the devices."""
 _COUNTING = frozenset("num number no n count total".split())
 _AVERAGED = frozenset("avg average mean median achieved measured observed wall clock wallclock elapsed".split())
@@ -231,11 +232,13 @@ def looked_up(text: str) -> tuple[str, Kind] | None:
 
 
 _OF_ALL = frozenset("total agg aggr aggregate aggregated cluster system overall global all sum whole".split())
-_BESIDE = frozenset("throughput rate speed perf performance train training model est estimated per of the".split()) | _AVERAGED
+_BESIDE = frozenset("throughput rate speed perf performance train training model est estimated per of the in".split())
+_BESIDE |= _AVERAGED
 _OF_A_STEP = frozenset("it batch update optimizer opt optim".split())
-_OF_TIME = frozenset("time latency duration elapsed wallclock t".split())
+_OF_TIME = frozenset("time timing latency duration elapsed wallclock t".split())
 _SHARE = frozenset("% percent percentage pct fraction".split())
 _OF_PEAK = frozenset("peak theoretical flops flop tflops s utilization".split()) | _SHARE
+_OF_FLOPS = frozenset("tflops gflops flops s hardware hw node".split())
 _MEMORY, _BYTES = frozenset("mem memory ram vram hbm".split()), frozenset("gb gib mb mib go gio".split())
 _OF_MEMORY = frozenset("peak max maximum alloc allocated reserved active used usage use".split()) | _MEMORY | _BYTES
 
@@ -251,7 +254,7 @@ def by_measure(text: str) -> tuple[str, Kind] | None:
         return ("tokens_per_s_per_process" if each else "tokens_per_s"), "rate"
     if rest == {"samples", "s"} and not each:
         return "samples_per_s", "rate"
-    if rest <= {"tflops", "gflops", "s", "hardware", "hw", "node"} and len(rest & {"tflops", "gflops"}) == 1 and not of_all:
+    if rest <= _OF_FLOPS and len(rest & {"tflops", "gflops"}) == 1 and not of_all:
         return "tflops", "figure"
     if rest <= {"pflops", "s"} and "pflops" in rest and not each:
         return "aggr_pflops", "figure"

@@ -30,6 +30,12 @@ heads: tetes, cabezas, koepfe, kopfe, cabecas, teste, glowice, glowic, голо�
 model: modele, modelo, modell, modello, модель
 size: taille, tamano, groesse, grosse, dimensione, tamanho, modellgrosse, modellgroesse, размер, grootte
 batch: lots, lote, lotto, stapel, батч, пакет
+micro: mikro, микро
+stages: stufen, stadi, etapas, etages, stadia, этапы, ступени
+replicas: replikate, repliken, repliques, repliche, реплики, реплик
+optimizer: optimierer, optimiseur, optimizador, ottimizzatore
+processes: prozesse, processus, procesos, processi, processos, процессы, процессов
+total: gesamt, insgesamt, totale, totaal
 hidden: cachee, oculta, oculto, verborgene, versteckte, nascosta, ukryty, ukryta, скрытыи, скрытая
 step time: schrittdauer, iterationszeit, iterationsdauer
 batch size: batchgroesse, batchgrosse, stapelgroesse, stapelgrosse, losgrosse, losgroesse
@@ -75,6 +81,8 @@ GB: гб
 _SIGNS = """
 nodes: ノード数, ノード, 节点数, 节点, 節点數
 GPUs: GPU数, GPU 数, GPU枚数, GPU卡数, 卡数, GPU數
+processes: プロセス数, プロセス, 进程数, 进程, 프로세스 수
+throughput per GPU: 单卡吞吐量, 单卡吞吐, 每卡吞吐
 global batch size: グローバルバッチサイズ, グローバルバッチ, 全局批大小, 全局批次大小, 全局批量大小, 全局批次, 全局批量, 全局批
 micro batch size: マイクロバッチサイズ, マイクロバッチ, 微批大小, 微批次大小, 微批量大小, 微批次, 微批量, 微批
 batch size: バッチサイズ, バッチ, 批大小, 批次大小, 批量大小, 批次, 批量

@@ -41,7 +41,7 @@ def repair(row: Row, name: str, value: object, broken: list[Broken]) -> Repair |
     column = [mate.said(name) for mate in alike or mates]
     usual, often = mode(column)
     stated = row.stated_above(name)
-    why = ""
+    why, tokens = "", row.of_tokens if name == "gbs" else None
     if stated is not None and stated[0] == value:
         score, why = score + STATED_ABOVE, f" (line {stated[1]} says {value})"
     elif usual == value and often > 0.5 * len(column) and 2 * column.count(row.said(name)) <= often:
@@ -54,8 +54,10 @@ def repair(row: Row, name: str, value: object, broken: list[Broken]) -> Repair |
         return None
     else:
         text = row.cell(name) or str(row.said(name) or "")
+        low, high = tokens.span(value - 0.5, value + 0.5) if tokens and isinstance(value, int) else (0.0, 0.0)
         # Of one digit or two nearly every number is a slip of every other.
         slip = digits.slip(text, (value - 0.5, value + 0.5)) if isinstance(value, (int, float)) and len(text) > 2 else None
+        slip = digits.slip(tokens.like(tokens.value), (low, high)) if tokens else slip
         most = 1.0 if slip is not None and slip.how == "the point moved" else 2.0  # nobody points a count
         score += min(most, next(points for chance, points in SLIP if slip.chance < chance)) if slip else -1.0
         score += 1.0 if not slip and isinstance(value, int) and value & (value - 1) == 0 and value > 8 else 0.0
@@ -98,6 +100,8 @@ def repair(row: Row, name: str, value: object, broken: list[Broken]) -> Repair |
     in_k = _IN_K.fullmatch(row.cell(name)) if name == "seq" and isinstance(value, int) and was == row.seq else None
     thousands = in_k is not None and (in_k[2] or int(in_k[1]) * 1024 == was)
     shown = f"{value // 1024}{in_k[2]}" if in_k and thousands and isinstance(value, int) else str(value)
+    if tokens and isinstance(value, int):
+        shown = digits.as_there(row.cell(name), None, tokens.like(value)) or shown
     return Repair(name=name, value=value, shown=shown, score=score + stale(row, name), why=why)
 
 

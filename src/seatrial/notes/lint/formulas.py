@@ -459,6 +459,7 @@ def _establish_file(rows: list[Row]) -> None:
             continue
         for row in mates:
             row.reading = best
+        _count_again(mates, best)
     for mates in tables.values():
         _take_shape_of_mates(mates)
     for mates in undecided:
@@ -474,6 +475,22 @@ def _establish_file(rows: list[Row]) -> None:
         row.vocab = (
             row.record.vocab or (row.reading.vocab if row.reading else None) or (usual.most_common(1)[0][0] if usual else None)
         )
+
+
+def _count_again(mates: list[Row], reading: Reading) -> None:
+    """FLOPs of the hardware: where most rows that recompute, as their cells say, count the forward pass again, and the others
+    do not, each is read by its own factor."""
+    kinds: dict[str, list[Row]] = {}
+    for row in mates:
+        if row.record.recompute and row.shows("recompute"):
+            kinds.setdefault(row.record.recompute, []).append(row)
+    for kind, rows in kinds.items() if len(kinds) > 1 else ():
+        other = replace(reading, recompute="full" if kind == "full" else "none")
+        fitting = [row for row in rows[:_MOST_ROWS] if other != reading and row_fits(row, other)]
+        usual = sum(row_fits(row, reading) for row in rows[:_MOST_ROWS])
+        if len(fitting) >= max(2, 0.6 * len(rows[:_MOST_ROWS])) and not usual:
+            for row in rows:
+                row.reading = other
 
 
 def _convincing(reading: Reading, mates: list[Row], known: list[Row]) -> bool:

@@ -446,7 +446,9 @@ def typed(row: Row) -> list[Finding]:
     """A number that nobody chooses, where two digits exchanged, one less or one more give a power of two, among round ones."""
     found = []
     for name in ("gbs", "seq", "gpus", "nodes", "dp"):
-        if not (cell := _not_chosen(row.cell(name))) or name in row.fixed or row.settled and not row.fixed:
+        if name == "gbs" and row.of_tokens or name in row.fixed or row.settled and not row.fixed:
+            continue
+        if not (cell := _not_chosen(row.cell(name))):
             continue
         if name != "seq" and row.product and row.product == row.world and row.record.nodes and row.record.gpus:
             continue  # all that it counts agrees

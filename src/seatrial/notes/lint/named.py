@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from seatrial.notes.lint.headings import EXTRA, field_of, is_extra
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
-from seatrial.tables.headings import clean, normal, older
+from seatrial.tables.headings import batch_of_tokens, clean, normal, older, without_version
 from seatrial.tables.tongues import in_english
 
 Terms = tuple[tuple[str, int], ...]
@@ -37,9 +37,6 @@ def _against(ways: tuple[Terms, ...]) -> tuple[Terms, ...]:
 KINDS: tuple[tuple[re.Pattern[str], str, tuple[Terms, ...]], ...] = (
     (re.compile(r"\b(?:gpu|device|card|tpu|node|accelerator) (?:hours?|days?|h)\b"), "share", _against(_EACH)),
     (re.compile(r"\b(?:costs?|price|usd|eur|kosten|cout|coste|dollars?)\b|[$€£]"), "price", _against(_EACH)),
-    (re.compile(r"\btokens? per (?:it|iter|iteration|step|batch|update)\b"), "share",
-     ((("tokens_per_s", -1), ("sec_per_it", -1)), (("gbs", -1), ("seq", -1)), (("gbs", -1),),
-      (("tokens_per_s_per_process", -1), ("sec_per_it", -1), ("world", -1)))),
     (re.compile(r"\bdays?\b|\bhours?\b|\bmin(?:ute)?s?\b|\btime to (?:train|solution)\b|\bweeks?\b|\beta\b"), "share",
      (*_against(_ALL), (("iteration", -1), ("sec_per_it", -1)))),
     (re.compile(r"\beff(?:iciency|izienz)?\b|\bscaling\b|\bweak\b|\bstrong\b"), "base", _EACH),
@@ -47,6 +44,11 @@ KINDS: tuple[tuple[re.Pattern[str], str, tuple[Terms, ...]], ...] = (
      (*_ALL, *_EACH[:1], *_EACH[3:5])),
 )  # fmt: skip
 """What a heading says, what its rows have in common, and what it goes with."""
+_OF_A_STEP: tuple[str, tuple[Terms, ...]] = "share", (
+    (("tokens_per_s", -1), ("sec_per_it", -1)), (("gbs", -1), ("seq", -1)), (("gbs", -1),),
+    (("tokens_per_s_per_process", -1), ("sec_per_it", -1), ("world", -1)),
+)  # fmt: skip
+"""The same of a batch in tokens."""
 FEWEST, MOST_ROWS = 3, 60
 CLOSE, NEARLY, LOOSELY = 0.002, 0.1, 0.035
 CHANCE = 0.1
@@ -73,8 +75,8 @@ def found(rows: list[Row]) -> Iterator[Way]:
     """For each column of a table the way that most rows keep to."""
     rows = [row for row in rows[:MOST_ROWS] if row.tabular and not row.planned]
     for heading in rows[0].record.printed if len(rows) >= FEWEST else ():
-        kind = _kind(heading)
-        if kind is None:
+        kind = _kind(heading) or _counted_twice(heading, tuple(rows[0].record.printed))
+        if kind is None or heading == rows[0].columns.get("gbs") and any(row.record.gbs for row in rows):
             continue
         name, (shared, ways) = EXTRA + heading, kind
         others = [EXTRA + other for other in rows[0].record.printed if other != heading and _kind(other)]
@@ -109,8 +111,16 @@ def _twins(row: Row) -> list[Terms]:
 def _kind(heading: str) -> tuple[str, tuple[Terms, ...]] | None:
     if not is_extra(heading):
         return None
+    if batch_of_tokens(heading) is not None:
+        return _OF_A_STEP
     words = f"{normal(in_english(clean(heading), surely=True))} {' '.join(re.findall('[$€£]', heading))}"
     return next(((shared, ways) for pattern, shared, ways in KINDS if pattern.search(words)), None)
+
+
+def _counted_twice(heading: str, headings: tuple[str, ...]) -> tuple[str, tuple[Terms, ...]] | None:
+    """Of a figure that another column has in another way, as TFLOPs of the model beside those of the hardware."""
+    field = field_of(heading) if heading in older(headings) and without_version(heading) == heading else ""
+    return ("share", (((field, -1),),)) if field in ("tflops", "mfu", "hfu") else None
 
 
 def _groupings(rows: list[Row], name: str, shared: str) -> Iterator[dict[Row, object]]:

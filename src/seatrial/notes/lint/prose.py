@@ -161,8 +161,10 @@ class Hints:
             return record
         # What the importer inferred comes from farther away than a sentence of the row's own section.
         hints = self._of(record)
-        later = {name for name in ("seq", "gbs")
+        later = {name for name in ("seq", "gbs", *SHAPE)
                  if name in hints and name in record.context and self._speaks_later(record, name)}  # fmt: skip
+        if not {"layers", "hidden"} <= later:
+            later -= {*SHAPE}  # another model is another depth and width
         new = {name: value for name, value in hints.items() if name != "experts"
                and (getattr(record, name) in (None, "") or name in record.inferred or name in later)}  # fmt: skip
         if record.gpus or record.nodes or record.dp:

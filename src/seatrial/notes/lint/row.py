@@ -22,11 +22,11 @@ from seatrial.notes.lint.findings import Finding, Level
 from seatrial.notes.lint.headings import EXTRA, extras, field_of, fields_of, kinds_beside, parts_of
 from seatrial.notes.lint.labels import label_parameters
 from seatrial.notes.lint.once import once
-from seatrial.notes.read.rows import holds_memory, laid_out
+from seatrial.notes.read.rows import holds_flops, holds_memory, laid_out
 from seatrial.notes.read.sound import MOST_MEASURED
 from seatrial.record import Record
 from seatrial.spec import Device
-from seatrial.tables.headings import clean
+from seatrial.tables.headings import batch_of_tokens, clean
 
 if TYPE_CHECKING:
     from seatrial.notes.lint.formulas import Reading
@@ -46,6 +46,7 @@ PLAIN_NAMES = {
 }  # fmt: skip
 _FIELDS = frozenset(one.name for one in fields(Record))
 _PLANNED = re.compile(r"planned|plan|estimate[d]?|est\.?|projected|projection|forecast|predicted|target|theoretical")
+_THOUSANDS = re.compile(r"\d ?([kKM])\b")
 _DIGIT = re.compile(r"\d")
 _REFERENCE = re.compile(r"duplicate|same|line|\bsee\b|\bref", re.IGNORECASE)
 """A heading of cells that point at other rows, `L40` for line 40: they set nothing."""
@@ -115,9 +116,10 @@ class Row:
             found["sec_per_it"] = found.pop("iteration")
         if self.record.tokens_per_s_per_process and self.record.tokens_per_s is None and "tokens_per_s" in found:
             found.setdefault("tokens_per_s_per_process", found.pop("tokens_per_s"))  # as the text says
-        if self.record.mem_value is not None and "mem_value" not in found:
-            by_cell = [heading for heading, cell in self.record.printed.items() if holds_memory(heading, cell)]
-            found.update(dict.fromkeys(["mem_value"], by_cell[0]) if by_cell else {})
+        for name, holds in (("mem_value", holds_memory), ("tflops", holds_flops)):
+            if getattr(self.record, name) is not None and name not in found:
+                by_cell = [heading for heading, cell in self.record.printed.items() if holds(heading, cell)]
+                found.update(dict.fromkeys([name], by_cell[0]) if by_cell else {})
         label = self.record.size_label
         if label and "size_label" in found and clean(self.record.printed[found["size_label"]]) != label:
             # `6.18 B` under `parameters`, beside a name.
@@ -168,6 +170,17 @@ class Row:
         except KeyError:
             figure = self._printed[name] = self._read(name)
             return figure
+
+    @property
+    def of_tokens(self) -> Printed | None:
+        """The batch as it is printed, where that is in tokens."""
+        unit = batch_of_tokens(self.columns.get("gbs", ""))
+        figure = self.printed("gbs") if unit is not None else None
+        if figure is None or not self.seq:
+            return None
+        times = _THOUSANDS.search(self.cell("gbs"))
+        scale = self.seq / {"K": 1e3, "M": 1e6}.get((times[1].upper() if times else unit) or "", 1.0)
+        return replace(figure, scale=scale, step=10.0 ** -digits.places(self.cell("gbs")) / scale)
 
     def _read(self, name: str) -> Printed | None:
         value = self.figure(name[1:]) if name[:1] == EXTRA else getattr(self.record, name)
@@ -381,6 +394,8 @@ class Row:
         """Something to say about this row, and of which cell: by its field, or by the heading and what is printed there."""
         if name:
             column, printed = self.column(name), self.cell(name) or _plain(getattr(self.record, name, None))
+            if proposed and name == "gbs" and proposed.isdigit() and self.of_tokens:
+                proposed = self.of_tokens.like(int(proposed))
             proposed = digits.as_there(printed or "", self.printed(name) if name in MEASURED else None, proposed)
         return Finding(file=self.record.source_file, line=self.record.source_line, code=code, level=level,
                        message=message, column=column, printed=printed, proposed=proposed)

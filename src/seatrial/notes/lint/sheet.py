@@ -14,11 +14,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from seatrial.notes.lint import digits
+from seatrial.notes.lint.headings import fields_of
 from seatrial.notes.lint.labels import is_mixture
 from seatrial.notes.lint.prose import Prose
 from seatrial.notes.lint.row import MEASURED, MOST, NEAR, Row
+from seatrial.notes.read.rows import sequences
 from seatrial.record import Record
-from seatrial.tables.headings import clean
+from seatrial.tables.headings import batch_of_tokens, clean
 
 if TYPE_CHECKING:
     from seatrial.notes.lint import relations
@@ -75,11 +77,13 @@ class Sheet:
         for record in records:
             text = sheet.prose.get(record.source_file)
             record = _labelled(record)
-            known = record if text is None else text.hints.enriched(record)
+            known = _in_sequences(record if text is None else text.hints.enriched(record))
             row = Row(known, len(sheet.rows), sheet, layers=known.layers, hidden=known.hidden, seq=known.seq, vocab=known.vocab)
             told = text is not None and text.hints.mixture(known)
             row.mixture = told or is_mixture(known.size_label) or bool(known.experts) or row.beside("ep") is not None
             sheet.rows.append(row)
+        for rows in sheet.tables.values():
+            _nearly_in_sequences(rows)
         return sheet
 
     @cached_property
@@ -178,6 +182,26 @@ def _labelled(record: Record) -> Record:
     """A size in the first cell is the model's, whatever stands above it: `8B` under `Llama 3`."""
     first = clean(next(iter(record.printed.values()), "")) if not record.size_label else ""
     return replace(record, size_label=first) if _SIZE.fullmatch(first) else record
+
+
+def _in_sequences(record: Record) -> Record:
+    """With the batch that a column has in tokens, where a sentence says how long a sequence is."""
+    heading = fields_of(tuple(record.printed)).get("gbs", "") if record.printed else ""
+    unit = batch_of_tokens(heading) if heading else None
+    if unit is None or record.gbs and "gbs" not in (*record.inferred, *record.context) and "seq" not in record.inferred:
+        return record
+    inferred = tuple(name for name in record.inferred if name != "gbs")
+    return replace(record, gbs=sequences(record, heading, unit), inferred=inferred)
+
+
+def _nearly_in_sequences(rows: list[Row]) -> None:
+    """What no whole number of sequences gives, where the other rows have one: a slip, which the row's figures tell."""
+    heading = rows[0].columns.get("gbs", "")
+    unit = batch_of_tokens(heading) if heading else None
+    left = [row for row in rows if row.record.gbs is None and row.cell("gbs")] if unit is not None else []
+    if left and len(rows) - len(left) >= max(2, 2 * len(left)):
+        for row in left:
+            row.record = replace(row.record, gbs=sequences(row.record, heading, unit or "", nearly=True))
 
 
 def _grouped(rows: list[Row], key) -> dict:  # type: ignore[no-untyped-def]

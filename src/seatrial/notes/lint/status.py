@@ -203,7 +203,8 @@ def moved_points(mates: list[Row]) -> Iterator[Finding]:
         for row in rows if name in filled else ():
             figure = row.printed(name) if row.cell(name) else None
             if figure is not None and figure.value > 0 and not row.settled and name not in row.reasons:
-                alike = () if name == "loss" else (row.record.size_label, row.record.machine, row.record.mem_unit)
+                alike: tuple[object, ...] = (row.record.size_label, row.record.machine, row.record.mem_unit)
+                alike = () if name == "loss" else (*alike, f"{figure.scale:.3g}") if name == "tflops" else alike  # PFLOP/s
                 groups.setdefault(alike, []).append((figure.shown(figure.value), row))
         for group in groups.values():
             values = sorted(value for value, _ in group)
@@ -264,6 +265,12 @@ def _point_in_a_count(sheet: Sheet, problem: Problem) -> Finding:
                    column=problem.column, printed=problem.cell, proposed=meant and str(meant))  # fmt: skip
 
 
+def _others_are_whole(sheet: Sheet, problem: Problem) -> bool:
+    """Whether all other cells of a batch in tokens give whole sequences, and there are some."""
+    column = [row for row in sheet.files.get(problem.file, []) if row.columns.get("gbs") == problem.column and row.cell("gbs")]
+    return sum(bool(row.record.gbs) for row in column) >= max(2, len(column) - 1)
+
+
 def check_reading(sheet: Sheet, problems: Iterable[Problem]) -> list[Finding]:
     found = []
     problems = list(problems)
@@ -280,6 +287,8 @@ def check_reading(sheet: Sheet, problems: Iterable[Problem]) -> list[Finding]:
         if _FRACTION.search(problem.message) and fractions[problem.file, problem.column] == 1:
             found.append(_point_in_a_count(sheet, problem))
             continue
+        if "no whole number of sequences" in problem.message and _others_are_whole(sheet, problem):
+            level = "warning"
         found.append(Finding(file=problem.file, line=problem.line, code=code, level=level, message=problem.message,
                              column=problem.column or None, printed=problem.cell or None))  # fmt: skip
     reported: set[tuple[str, str]] = set()

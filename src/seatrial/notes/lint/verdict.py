@@ -26,6 +26,7 @@ from seatrial.notes.lint.relations import (
     wobble,
 )
 from seatrial.notes.lint.row import Row
+from seatrial.tables.headings import rate_of_a_node
 
 SURELY, LIKELY = 8.0, 6.0
 """How many times what the others miss a relation by makes a small difference an error, and a doubt."""
@@ -137,6 +138,8 @@ def _fact(row: Row, relation: Relation, rule: Rule, off: float) -> str:
     value = math.exp((term(row, name, {}) or 0.0) - off)
     printed = row.said(name) if name not in ("world",) else row.world
     percent = name in ("mfu", "hfu")
+    if rate_of_a_node(row.column(name)) and row.record.nodes:
+        value, printed = value / row.record.nodes, printed / row.record.nodes  # type: ignore[operator]
     shown = f"{100 * value:.3g} %" if percent else f"{value:.5g}"
     there = f"{100 * printed:.3g} %" if percent else f"{printed:g}"  # type: ignore[operator, str-format]
     return f"by {relation.name} {row.column(name)} would be {shown}, printed {there} ({math.expm1(off):+.1%})"

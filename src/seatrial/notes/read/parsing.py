@@ -173,10 +173,15 @@ def _yesno(column: Column, text: str) -> Cell:
     return Cell(flags=flags) if is_blank(text) else Cell(flags=flags, unread=f"{text!r} is neither yes nor no")
 
 
+_PARTLY = re.compile(r"sel\.?|select|partial|(?:core[ _-])?att(?:n|ention)(?:[ _-]only)?(?:\W.*)?|selektiv|s[eé]lecti[fv]o?|"
+                     "选择性|選択的")  # fmt: skip
+"""What of a layer is recomputed where it is not all of it."""
+
+
 def _recompute(column: Column, text: str) -> Cell:
     text, flags = take_flags(text)
     word = text.lower()
-    if "selective" in word:
+    if "selective" in word or _PARTLY.fullmatch(word):
         return Cell(value="selective", flags=flags)
     if word in _YES or word in _NO:
         return Cell(value="full" if word in _YES else "none", flags=flags)

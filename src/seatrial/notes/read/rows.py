@@ -23,7 +23,7 @@ from seatrial.notes.read.sound import MOST_COUNTED
 from seatrial.notes.read.statements import read_statements, read_status
 from seatrial.record import Outcome, Record, State, Status
 from seatrial.tables import Problem, Where
-from seatrial.tables.headings import MEASURES, Column, accumulates, clean, normal, setting
+from seatrial.tables.headings import MEASURES, NUMBER, Column, accumulates, clean, decimal, normal, setting
 from seatrial.tables.unknown import unknown_columns
 
 ESTIMATE_MARKS = ("^", "~")
@@ -47,6 +47,8 @@ class _OpenRow:
     notes: list[str] = field(default_factory=list)
     configured: dict[str, Any] = field(default_factory=dict)
     """What a cell such as `TP8, PP4` under a heading of its own says; the columns proper win."""
+    shared: dict[str, tuple[str, float, Column, str]] = field(default_factory=dict)
+    """Field -> what its value still is to be divided or multiplied by, and a step of its last digit."""
     dated: bool = False
     unread: list[tuple[Column, str, Cell]] = field(default_factory=list)
 
@@ -81,6 +83,10 @@ def row_record(
         for c, raw, cell in unread
     ]
     values, inferred = _with_context(row, around)
+    problems += [
+        Problem(file=where.file, line=where.line, column=c.heading, cell=raw, message=f"{c.heading}: {why}")
+        for c, raw, why in _to_the_whole(row, values)
+    ]
     if values.get("stage_layers") and values.get("pp"):
         wanted = (values["pp"], values["pp"] * (values.get("vp") or 1))
         for column, raw in zip(columns, cells):
@@ -128,9 +134,17 @@ def holds_memory(heading: str, raw: str) -> bool:
     return bool(_OF_MEMORY & {*normal(heading).split()}) and _MEMORY_CELL.fullmatch(clean(raw)) is not None
 
 
+_FLOPS_CELL = re.compile(r"~?[\d.,]+\s?[GTP]FLOPs?(?:/s)?\s?(?:/|per )\s?(?:GPU|device|rank)", re.IGNORECASE)
+
+
+def holds_flops(heading: str, raw: str) -> bool:
+    """`flops` of 479 TFLOP/s/GPU, the same."""
+    return _FLOPS_CELL.fullmatch(clean(raw)) is not None
+
+
 _SPACED, _THOUSANDS = re.compile(r"[\s*_`~≈]*\d{1,3}(?: \d{3})+(?!\d| \d)"), re.compile(r"(?<=\d) (?=\d{3}(?!\d))")
 """`365 136`: thousands parted by a space, which from here on is a narrow one that `clean` knows."""
-TIMED = re.compile(r"~?[\d.,]+\s?(?:ms|s|secs?|seconds)")
+TIMED = re.compile(r"~?[\d.,]+\s?(?:ms|s|secs?|seconds|min|mins|minutes|us|µs)")
 
 
 def _with_point(raw: str) -> str:
@@ -149,6 +163,8 @@ def _take(row: _OpenRow, column: Column, raw: str) -> None:
         column = Column(field="sec_per_it", kind="seconds", unit="s", heading=column.heading)  # `Step` of 14.1 s
     if not column.field and holds_memory(column.heading, raw):
         column = Column(field="mem_value", kind="memory", heading=column.heading)
+    elif not column.field and "tflops" not in row.values and holds_flops(column.heading, raw):
+        column = Column(field="tflops", kind="figure", per="process", heading=column.heading)
     cell = read_cell(column, raw)
     for flag in cell.flags:
         row.flags.setdefault(flag, []).append(column.field)
@@ -180,7 +196,7 @@ def _take(row: _OpenRow, column: Column, raw: str) -> None:
         row.unread.append((column, raw.strip(), Cell(unread=f"{value} here and {row.values[column.field]} in another column")))
     else:
         row.values[column.field] = value
-        _take_units(row, column, cell)
+        _take_units(row, column, cell, raw)
     if cell.text:
         _take_words(row, column, cell.text)
 
@@ -231,7 +247,14 @@ def _take_devices(row: _OpenRow, text: str) -> bool:
     return False
 
 
-def _take_units(row: _OpenRow, column: Column, cell: Cell) -> None:
+def _last_digit(raw: str, value: float) -> float:
+    """What a step of the last digit is of the value."""
+    match = NUMBER.search(clean(raw))
+    shown = decimal(match.group()) if match else ""
+    return 10.0 ** -len(shown.partition(".")[2]) * value / float(shown) if shown and float(shown) else 0.0
+
+
+def _take_units(row: _OpenRow, column: Column, cell: Cell, raw: str) -> None:
     if column.field == "mem_value":
         if cell.unit or "mem_unit" not in row.values:
             row.values["mem_unit"] = cell.unit
@@ -244,6 +267,8 @@ def _take_units(row: _OpenRow, column: Column, cell: Cell) -> None:
             row.values.setdefault("mem_scope", "node")
     elif column.field == "sec_per_it":
         row.values["time_unit"] = cell.unit or "s"
+    elif column.kind == "rate" and column.per:
+        row.shared[column.field] = column.per, _last_digit(raw, cast(float, cell.value)), column, raw.strip()
     elif column.field == "tflops":
         if column.per:
             row.values["tflops_per"] = column.per
@@ -352,14 +377,59 @@ def _with_context(row: _OpenRow, around: Around) -> tuple[dict[str, Any], tuple[
     return values, tuple(sorted(inferred))
 
 
+def _to_the_whole(row: _OpenRow, values: dict[str, Any]) -> Iterator[tuple[Column, str, str]]:
+    """A batch in tokens as one of sequences, and the rate of a node as that of all; what cannot be told is left out."""
+    for name, (per, step, column, raw) in row.shared.items():
+        value, nodes, seq = values.pop(name), values.get("nodes"), values.get("seq")
+        if per == "node":
+            values.update({name: value * nodes} if nodes else {})
+        elif seq:
+            replica = _replica(values.get("dp"), values.get("mbs"))
+            found = _sequences((value - step / 2) / seq, (value + step / 2) / seq, replica)
+            values.update({} if found is None else {name: found})
+            if found is None and step == 1:
+                yield column, raw, f"{value:g} tokens are no whole number of sequences of {seq}"
+
+
+def _replica(dp: int | None, mbs: int | None) -> int:
+    return (dp or 1) * (mbs or 1)
+
+
+def sequences(record: Record, heading: str, unit: str, *, nearly: bool = False) -> int | None:
+    """The batch that a row has in tokens, in sequences of the length that it has by now; None where it cannot be told.
+    `nearly`: then the nearest, where the digits are fine enough."""
+    raw = record.printed[heading]
+    value = read_cell(Column(field="gbs", kind="rate", unit=unit), raw).value
+    if not isinstance(value, float) or not record.seq:
+        return None
+    half = _last_digit(raw, value) / 2
+    if nearly:
+        return min(round(value / record.seq), MOST_COUNTED) or None if half < 0.01 * value else None
+    return _sequences((value - half) / record.seq, (value + half) / record.seq, _replica(record.dp, record.mbs))
+
+
+def _sequences(low: float, high: float, replica: int) -> int | None:
+    """The one number between two that a batch can be: whole, of whole micro-batches, or a power of two or three of them where
+    the digits leave little else."""
+    if not high < MOST_COUNTED:
+        return None
+    for step in dict.fromkeys((1, replica)):
+        first, last = math.ceil(low / step), math.floor(high / step)
+        if first == last and first:
+            return first * step
+    round_ = [power for times in (1, 3) if low <= (power := times << max(0, math.floor(high / times).bit_length() - 1)) <= high]
+    return round_[0] if len(round_) == 1 and low >= 8 and high < 1.1 * low else None
+
+
 def _accumulated(row: _OpenRow) -> int | None:
     said = [text for heading, text in row.extra.items() if accumulates(heading)]
     return int(said[0]) if len(said) == 1 and said[0].isdecimal() and len(said[0]) < 10 and int(said[0]) > 0 else None
 
 
 def _is_other_model(values: dict[str, Any], around: Around) -> bool:
-    """Whether the shape that the text states is plainly not that of the size which the row names."""
-    label = re.fullmatch(r"(\d+(?:\.\d+)?)([MBT])", str(values.get("size_label", "")))
+    """Whether the shape that the text states is plainly not that of the size which the row names, or a heading above it."""
+    above = around.values.get("size_label")
+    label = re.fullmatch(r"(\d+(?:\.\d+)?)([MBT])", str(values.get("size_label") or (above.value if above else "")))
     stated = [around.values[name].value for name in ("layers", "hidden") if name in around.values and name not in values]
     if label is None or len(stated) < 2 or not all(isinstance(value, int) for value in stated):
         return False
