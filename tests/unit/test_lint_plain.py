@@ -1,0 +1,58 @@
+"""Tables that are none of runs: phases, stages, parts and prices, whose columns belong together all the same."""
+from __future__ import annotations
+
+import pytest
+
+from lint_tables import table
+
+PHASES = "# Bilan\n\n" + table("""
+    Phase  GPU  heures  heures GPU
+    mise au point  4  31,5  126
+    essais  32  14,0  448
+    1re moitié  64  122,0  7808
+    2e moitié  64  118,5  7584
+    affinage  16  22,5  360
+""") + "| **total** | | | 16326 |\n"
+BUDGET = "# Budget\n\n" + table("""
+    item  count  USD each  USD
+    server  64  285000  18240000
+    switch  24  42000  1008000
+    cable  1536  310  476160
+    rack  16  9800  156800
+""") + "| sum | | | 19880960 |\n"
+DAYS = "# Plan\n\n" + table("""
+    stage  cards  days  card-hours
+    warm-up  96  2.5  5760
+    main  768  31.25  576000
+    anneal  384  4.75  43776
+""")
+SAME = "# Memory\n\n" + table("""
+    case  weights, MiB  gradients, MiB  optimizer, MiB  activations, MiB
+    1 rank  3.401  3.401  6.803  13.06
+    kept  3.401  3.401  6.803  35.70
+    tp2  1.771  1.771  3.541  9.048
+    tp4  0.9541  0.9541  1.908  7.040
+    pp2  1.764  2.014  3.527  12.55
+""")
+
+
+@pytest.mark.parametrize("note", [PHASES, BUDGET, DAYS, SAME])
+def test_nothing_is_said_of_columns_that_belong_together(lint, note: str):
+    assert not lint(note)
+
+
+@pytest.mark.parametrize(("note", "was", "typed", "proposed"), [
+    (PHASES, "16326", "13626", "16326"),
+    (PHASES, "7584", "758,4", "7584"),
+    (PHASES, "22,5", "25,2", "22,5"),
+    (BUDGET, "19880960", "1988096", "19880960"),
+    (BUDGET, "1008000", "100800", "1008000"),
+    (DAYS, "43776", "4377.6", "43776"),
+    (DAYS, "31.25", "13.25", "31.25"),
+])  # fmt: skip
+def test_the_one_cell_that_does_not_belong_is_named(lint, note: str, was: str, typed: str, proposed: str):
+    assert note.count(was) == 1
+    found = lint(note.replace(was, typed))
+    line = note[: note.index(was)].count("\n") + 1
+    assert {finding.line for finding in found} == {line}
+    assert [finding.proposed for finding in found] == [proposed]
