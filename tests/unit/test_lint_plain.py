@@ -34,9 +34,17 @@ SAME = "# Memory\n\n" + table("""
     tp4  0.9541  0.9541  1.908  7.040
     pp2  1.764  2.014  3.527  12.55
 """)
+EPOCHS = "A100, LoRA, sequence 2048.\n\n" + table("""
+    model  bs  accum  sec/step  tok/s  steps/epoch  h/epoch
+    7B  2  8  9.00  3643  3250  8.13
+    7B  4  4  8.49  3834  3250  7.66
+    13B  1  16  17.06  1910  3250  15.40
+    13B  2  8  16.32  2002  3250  14.74
+    13B  4  4  15.93  2065  3250  14.38
+""")
 
 
-@pytest.mark.parametrize("note", [PHASES, BUDGET, DAYS, SAME])
+@pytest.mark.parametrize("note", [PHASES, BUDGET, DAYS, SAME, EPOCHS])
 def test_nothing_is_said_of_columns_that_belong_together(lint, note: str):
     assert not lint(note)
 
@@ -49,6 +57,7 @@ def test_nothing_is_said_of_columns_that_belong_together(lint, note: str):
     (BUDGET, "1008000", "100800", "1008000"),
     (DAYS, "43776", "4377.6", "43776"),
     (DAYS, "31.25", "13.25", "31.25"),
+    (EPOCHS, "14.38", "1.438", "14.38"),
 ])  # fmt: skip
 def test_the_one_cell_that_does_not_belong_is_named(lint, note: str, was: str, typed: str, proposed: str):
     assert note.count(was) == 1

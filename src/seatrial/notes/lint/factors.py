@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -26,7 +27,7 @@ CLOSE, NEARLY, CHANGES = 0.0004, 0.08, 0.01
 CHANCE = 0.003
 BASES = (1.0, 24.0, 60.0, 3600.0, 86400.0, 7.0, 168.0, 100.0, 8.0)
 """And their inverses, each with any power of 1000."""
-THOUSAND = math.log(1000.0)
+TEN, THOUSAND = math.log(10.0), math.log(1000.0)
 KNOWN = np.array(sorted({round(sign * math.log(base) % THOUSAND, 9) for base in BASES for sign in (1, -1)} | {THOUSAND}))
 
 
@@ -60,15 +61,14 @@ def found(rows: Sequence[Row]) -> list[Product]:
 
 
 def _column(rows: Sequence[Row], name: str) -> np.ndarray | None:
-    """Logarithms, and what the digits leave open; None where too few rows have it, or all the same."""
+    """Logarithms, and what the digits leave open; None where too few rows have it."""
     column = np.full((2, len(rows)), np.nan)
     for at, row in enumerate(rows):
         value = {"world": row.world, "seq": row.seq}[name] if name in ("world", "seq") else row.get(name)
         if value and 0 < value < math.inf and name not in row.record.inferred:
             figure = row.printed(name) if name not in WHOLE else None
             column[:, at] = math.log(value), figure.slack if figure is not None else 0.0
-    there = column[0][np.isfinite(column[0])]
-    return column if len(there) >= FEWEST and np.ptp(there) > CHANGES else None
+    return column if np.isfinite(column[0]).sum() >= FEWEST else None
 
 
 @functools.cache
@@ -94,7 +94,9 @@ def _kept(name: str, others: list[str], many: int, columns: dict[str, np.ndarray
     factor = np.where(np.abs(near - rest) <= may, off - rest + near, np.nan)
     made = []
     for at in np.flatnonzero((np.isfinite(factor).sum(axis=1) >= 2) & (np.isfinite(off).sum(axis=1) >= FEWEST)):
-        terms = ((name, 1), *((other, int(power)) for other, power in zip(others, powers[at]) if power))
+        # What changes from row to row comes first.
+        its = [(other, int(power)) for other, power in zip(others, powers[at]) if power]
+        terms = ((name, 1), *sorted(its, key=lambda one: -np.ptp(columns[one[0]][0][np.isfinite(off[at])])))
         product = _judged(terms, off[at], may[at], factor[at], columns, len(powers), rows)
         made += [product] if product is not None else []
     return made
@@ -103,7 +105,8 @@ def _kept(name: str, others: list[str], many: int, columns: dict[str, np.ndarray
 def _judged(terms: Terms, off: np.ndarray, may: np.ndarray, factor: np.ndarray, columns: dict[str, np.ndarray], tried: int,
             rows: Sequence[Row]) -> Product | None:  # fmt: skip
     """A product that so many rows keep to that chance does not do it, and none nearly does."""
-    constant = float(factor[np.where(np.isfinite(factor), may, np.inf).argmin()])
+    seen = Counter(factor[np.isfinite(factor)].round(6))
+    constant = float(max(seen, key=lambda one: seen[one]))
     with np.errstate(invalid="ignore"):
         keep = np.abs(off - constant) <= may
         nearly = (np.abs(off - constant) <= may + NEARLY) & ~keep
@@ -113,8 +116,12 @@ def _judged(terms: Terms, off: np.ndarray, may: np.ndarray, factor: np.ndarray, 
     values = np.array([columns[name][0][keep] for name, _ in terms])
     # Rows that repeat another one prove nothing.
     alone = np.unique(values.round(6), axis=1, return_index=True)[1]
-    if nearly.any() or len(alone) < 2 or there - kept > max(1, kept // 3) or np.ptp(values, axis=1).min() < CHANGES:
+    if nearly.any() or len(alone) < 2 or there - kept > max(1, kept) or (np.ptp(values, axis=1)[:2] < CHANGES).any():
         return None
+    rest = np.sort(off[np.isfinite(off) & ~keep]) - constant
+    moved = np.abs(rest / TEN - (rest / TEN).round()) < CLOSE * 10  # a point may move in two rows
+    if (np.diff(rest[~moved]) < NEARLY).any():
+        return None  # rows of another kind, and no slips
     windows = np.sort(2 * may[keep][alone])
     chance = tried * math.comb(there, kept) * windows[-1] * len(KNOWN) / THOUSAND
     chance *= float(np.minimum(1.0, windows[:-1] / min(1.0, np.ptp(values[0]))).prod())
