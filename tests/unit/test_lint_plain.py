@@ -65,3 +65,43 @@ def test_the_one_cell_that_does_not_belong_is_named(lint, note: str, was: str, t
     line = note[: note.index(was)].count("\n") + 1
     assert {finding.line for finding in found} == {line}
     assert [finding.proposed for finding in found] == [proposed]
+
+
+QUALITY = "# Evals\n\n" + table("""
+    size  val loss  fit  wikitext ppl
+    125M  3.31  3.32  24.1
+    350M  2.98  2.98  17.5
+    760M  2.77  2.76  14.6
+    1.3B  2.63  2.63  13.2
+""")
+NIGHTS = "# Nights\n\n" + table("""
+    night  build  loss@200  inlet
+    1  a41f  2.9137  24.1
+    2  b7c0  2.9103  24.6
+    3  19de  2.9099  23.8
+    4  77aa  2.9089  24.4
+    5  c2f3  2.9062  25.0
+    6  d001  2.9059  24.9
+""")
+RATES = "# Sweep\n\n" + table("""
+    run  lr  val loss
+    a  0.0003  2.91
+    b  0.0003  2.93
+    c  0.003  6.95
+    d  0.0003  2.90
+    e  0.0003  2.92
+""")
+
+
+@pytest.mark.parametrize(("note", "was", "typed"), [
+    (QUALITY, "2.98", "29.8"), (QUALITY, "14.6", "1.46"), (NIGHTS, "2.9089", "29.089"), (NIGHTS, "2.9103", "2.1903"),
+    (NIGHTS, "24.4", "244"),
+])  # fmt: skip
+def test_a_figure_far_from_a_column_that_hardly_differs_is_told(lint, note: str, was: str, typed: str):
+    found = lint(note.replace(was, typed, 1))
+    assert [(finding.code, finding.proposed) for finding in found] == [("outlier", was)]
+
+
+@pytest.mark.parametrize("note", [QUALITY, NIGHTS, RATES])
+def test_what_differs_for_a_reason_is_left_alone(lint, note: str):
+    assert not lint(note)

@@ -159,7 +159,7 @@ def extrapolated(mates: list[Row]) -> Iterator[Finding]:
                 yield row.find("extrapolated", "warning", f"{exact}: extrapolated and not measured", name="sec_per_it")
 
 
-LITTLE = {"loss": 2.0, "mfu": 2.0, "tflops": 2.0, "mem_value": 2.5}
+LITTLE = {"mfu": 2.0, "tflops": 2.0, "mem_value": 2.5}
 """What hardly differs between rows of one model and device, and by which factor it may."""
 
 
@@ -172,7 +172,7 @@ def moved_points(mates: list[Row]) -> Iterator[Finding]:
         for row in rows if name in filled else ():
             figure = row.printed(name) if row.cell(name) else None
             if figure is not None and figure.value > 0 and not row.settled and name not in row.reasons:
-                alike = () if name == "loss" else (row.record.size_label, row.record.machine, row.record.mem_unit)
+                alike = row.record.size_label, row.record.machine, row.record.mem_unit
                 groups.setdefault(alike, []).append((figure.shown(figure.value), row))
         for group in groups.values():
             values = sorted(value for value, _ in group)
