@@ -10,12 +10,12 @@ import functools
 import itertools
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from seatrial.notes.lint.headings import EXTRA
+from seatrial.notes.lint.headings import EXTRA, LATER
 from seatrial.notes.lint.row import Row
 
 Terms = tuple[tuple[str, int], ...]
@@ -42,14 +42,17 @@ class Product:
     chance: float
 
 
-def found(rows: Sequence[Row]) -> list[Product]:
-    """For each column that no field takes the product that most rows keep to."""
-    extras = [EXTRA + heading for heading in rows[0].extras] if FEWEST <= len(rows) <= MOST_ROWS else []
+def found(rows: Sequence[Row], known: Container[str] = ()) -> list[Product]:
+    """For each column that no field takes, but those that are known, the product that most rows keep to."""
+    headings = rows[0].extras if FEWEST <= len(rows) <= MOST_ROWS else []
+    extras = [EXTRA + heading for heading in headings if not LATER.search(heading)]
     columns = {name: column for name in (*extras, *(FIELDS if extras else ())) if (column := _column(rows, name)) is not None}
     names = list(columns)[:MOST_COLUMNS]
     made: dict[frozenset[str], Product] = {}
     for name in extras if len(names) > 1 else ():
-        others = [other for other in names if other != name] if name in names else []
+        if name in known or name not in names or np.nanmax(columns[name][0]) - np.nanmin(columns[name][0]) < CHANGES:
+            continue
+        others = [other for other in names if other != name]
         counts = range(1, min(3, len(others)) + 1)
         products = [product for many in counts for product in _kept(name, others, many, columns, rows)]
         if products:
@@ -93,7 +96,10 @@ def _kept(name: str, others: list[str], many: int, columns: dict[str, np.ndarray
     near = np.where(rest - KNOWN[right - 1] < KNOWN[right] - rest, KNOWN[right - 1], KNOWN[right])
     factor = np.where(np.abs(near - rest) <= may, off - rest + near, np.nan)
     made = []
-    for at in np.flatnonzero((np.isfinite(factor).sum(axis=1) >= 2) & (np.isfinite(off).sum(axis=1) >= FEWEST)):
+    there, near_one = np.isfinite(off).sum(axis=1), np.isfinite(factor).sum(axis=1)
+    # Coarse figures are near to one of them always: what chance does at least.
+    least = len(powers) * np.where(np.isfinite(factor), np.minimum(1.0, 2 * may), 1.0).prod(axis=1)
+    for at in np.flatnonzero((near_one >= 2) & (there >= FEWEST) & (2 * near_one >= there) & (least < CHANCE)):
         # What changes from row to row comes first.
         its = [(other, int(power)) for other, power in zip(others, powers[at]) if power]
         terms = ((name, 1), *sorted(its, key=lambda one: -np.ptp(columns[one[0]][0][np.isfinite(off[at])])))

@@ -234,5 +234,5 @@ def _with_factors(rows: list[Row], ways: list[Way]) -> list[Way]:
     """And what follows, by a factor that everybody knows, where nothing else explains a column."""
     some = [row for row in rows if row.tabular and not row.planned] if len(rows) <= MOST_ROWS else []
     known = {way.terms[0][0] for way in ways} | {one.terms[0][0] for one in rows[0].sheet.found.get(rows[0].key, ())}
-    return ways + [Way(one.terms, {"": one.constant}, dict.fromkeys(one.rows, ""), one.kept) for one in factors.found(some)
-                   if one.terms[0][0] not in known]  # fmt: skip
+    return ways + [Way(one.terms, {"": one.constant}, dict.fromkeys(one.rows, ""), one.kept)
+                   for one in factors.found(some, known)]

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.findings import Finding
-from seatrial.notes.lint.headings import is_extra
+from seatrial.notes.lint.headings import LATER, is_extra
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
 
@@ -31,7 +31,9 @@ def check(sheet: Sheet) -> list[Finding]:
     found: list[Finding] = []
     for mates in sheet.tables.values():
         rows = [row for row in mates[:MOST_ROWS] if row.tabular] if len(mates) >= FEWEST else []
-        headings = list(rows[0].record.printed)[:MOST_COLUMNS] if rows and len(rows[0].extras) > 1 else []
+        headings = list(rows[0].record.printed)[:MOST_COLUMNS] if rows else []
+        headings = [heading for heading in headings if not LATER.search(heading)]
+        headings = headings if sum(map(is_extra, headings)) > 1 else []
         columns = {heading: column for heading in headings if sum(map(bool, column := _column(rows, heading))) >= FEWEST}
         if len(columns) > 2:
             found += _told(rows, columns)
