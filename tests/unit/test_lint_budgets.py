@@ -138,6 +138,8 @@ def test_a_total_that_may_be_of_more_than_the_rows_is_not_told(lint):
 
 CARD = "28 layers, d 2048, 16 heads with 8 kv heads, SwiGLU 6144, vocab 49152, tied. That makes 1.51B parameters.\n"
 EXPERTS = "16 layers, 2048, 16 heads, 64 experts x 1024, top-8, vocab 50304. 1.28B active / 6.9B total. Sequence 4096.\n"
+WIDE = ("32 layers, d_model 4096, 32 heads / 8 kv, expert d_ff 14336, 8 experts top-2, vocab 32000. Total 46.7B parameters, "
+        "12.9B active.\n")
 PADDED = "# LoRA, sequences padded to 512\n\n" + table("""
     Model  Global batch  ms/step  Samples/s  Tokens/s
     7B  128  1697  75.4  38,619
@@ -167,6 +169,8 @@ SHARES = "H100 (989), sequence 4096, MFU by 6 N.\n\n" + table("""
     (CARD.replace("d 2048", "d=2048").replace("SwiGLU 6144", "FFN 6144"), "1.51B", "2.15B", 1, "1.51B"),
     (EXPERTS, "6.9B", "9.6B", 1, "6.9B total"),
     (EXPERTS.replace("experts x 1024", "experts of 1024"), "6.9B", "9.6B", 1, "6.9B total"),
+    (WIDE, "46.7B", "56.7B", 1, "Total 46.7B"),
+    (WIDE.replace("expert d_ff", "intermediate size"), "46.7B", "64.7B", 1, "Total 46.7B"),
     (PADDED, "padded to 512", "padded to 1024", 1, "512"),
     (PADDED.replace("padded to", "truncated at"), "at 512", "at 1024", 1, "512"),
     (SEEDS, "3.581M", "35.81M", 6, "3.581M"),

@@ -131,11 +131,12 @@ def _print_problems(found: list[Any]) -> None:
 
 
 def _print_json(logbook: Path, records: int, new: int, states: Counter[str], files: list[Any]) -> None:
-    from dataclasses import asdict
+    from dataclasses import asdict, replace
 
     listed = [
         {"file": str(path), "records": count, "unknown_columns": unknown,
-         "problems": [{key: value for key, value in asdict(problem).items() if key != "columns"} for problem in found]}
+         "problems": [{key: value for key, value in asdict(replace(problem, left=())).items() if key not in ("columns", "left")}
+                      for problem in found]}
         for (path, found, unknown), count in files
     ]
     counted = {"records": records, "new": new, "states": dict(sorted(states.items()))}

@@ -10,7 +10,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from seatrial.record import Record
 
 __all__ = ["Problem", "Where"]
 
@@ -30,6 +33,8 @@ class Problem:
     """How many rows this stands for that gave no record."""
     columns: tuple[str, ...] = ()
     """Of a note that names the columns of a table which no field takes."""
+    left: tuple[Record, ...] = ()
+    """Those rows, where they stand in a table that is not one of runs: its columns may belong together all the same."""
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}: {self.message}"

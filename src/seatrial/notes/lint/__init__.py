@@ -20,15 +20,18 @@ from seatrial.notes.lint import (
     changes,
     derived,
     described,
+    digits,
     duplicates,
     formulas,
     layout,
+    levels,
     model_size,
     plausible,
     relations,
     repairs,
     speeds,
     status,
+    sums,
     throughput,
     together,
     totals,
@@ -49,9 +52,12 @@ Rule = Callable[[Sheet], list[Finding]]
 RULES: tuple[Rule, ...] = (
     formulas.establish, relations.learn, layout.check_processes, cells.check, repairs.check, throughput.check,
     duplicates.check, layout.check_divisible, derived.check, model_size.check, plausible.check, speeds.check, status.check,
-    together.check, changes.check, totals.check,
+    together.check, changes.check, totals.check, levels.check, sums.check,
 )  # fmt: skip
 """In the order that they run, the certain first: each uses what those before it proposed."""
+OF_COLUMNS: tuple[Rule, ...] = (relations.learn, repairs.check, together.check, changes.check, totals.check,
+                                levels.check, sums.check)  # fmt: skip
+"""Those that ask of no row whether it is a run."""
 
 
 def lint(
@@ -98,9 +104,26 @@ def _look(
     found += model_size.mend_text(sheet)
     for rule in RULES:
         found += rule(sheet)
+    found += _left(problems, sheet)
     found += trends.check(sheet, {(f.file, f.line) for f in found if f.level != "info"})
     found = [_at_its_cell(finding, sheet) for finding in _once(found)]
     return in_order(found, list(sheet.prose) or list(sheet.files)), sheet
+
+
+def _left(problems: Iterable[Problem], sheet: Sheet) -> list[Finding]:
+    """Tables that are none of runs: whether their columns belong together as most of their rows have it."""
+    rows: list[Record] = []
+    for problem in problems:
+        # A row that has the figures of another one says nothing more of how columns belong together.
+        figures = {tuple(map(digits.alone, record.printed.values())): record for record in reversed(problem.left)}
+        rows += [replace(record, source_file=problem.file) for record in reversed(figures.values())]
+    side = Sheet.of(rows, sheet.prose if rows else {})
+    found = [finding for rule in OF_COLUMNS for finding in rule(side)]
+    wrong = {key: {(f.file, f.line) for f in found} & {(key[0], row.record.source_line) for row in mates}
+             for key, mates in side.tables.items()}  # fmt: skip
+    # Where many rows are off they are of different kinds.
+    many = {where for key, mates in side.tables.items() if len(wrong[key]) > max(1, len(mates) // 4) for where in wrong[key]}
+    return [finding for finding in found if (finding.file, finding.line) not in many]
 
 
 _SOLVED = re.compile(r"-> [^ (]+(?: \(what is printed[^)]*\))?:")

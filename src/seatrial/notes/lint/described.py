@@ -288,7 +288,7 @@ _TOTAL = re.compile(r"\b(?:total|params?|parameters)\W{1,3}(\d+(?:\.\d+)?) ?B\b|
 _LAYERS = re.compile(r"\b\d{1,3} layers, (?:hidden )?(\d{3,5})\b")
 _ACTIVE = re.compile(r"(?:\b(\d+(?:\.\d+)?) ?B (?:active|activated)|\b(?:active|activated)\W{1,3}(\d+(?:\.\d+)?) ?B\b)", re.I)
 _EXPERTS, _TOP = re.compile(r"\b(\d{1,4}) (?:routed )?experts\b", re.I), re.compile(r"\btop[- ]?(\d{1,2})\b", re.I)
-_WIDTH = re.compile(r"\b(?:moe[ _-]?ffn|expert ffn|ffn|mlp|intermediate)\W{1,3}(\d{3,6})\b|"
+_WIDTH = re.compile(r"\b(?:moe[ _-]?ffn|d[_ -]?ff|ffn|mlp|intermediate)(?: (?:size|dim|width|hidden))?\W{1,3}(\d{3,6})\b|"
                     r"\bexperts (?:x|×|of|of width|with) (\d{3,6})\b", re.I)  # fmt: skip
 
 
@@ -320,7 +320,8 @@ def _sentence(file: str, number: int, line: str, shape: tuple[int, int, int] | N
     for match, what, value, (low, high) in ((total, "in all", said, counted[0]), (active, "active", passed, counted[1])):
         if not low * 0.95 <= value <= high * 1.05:
             message = f"{value:g}B {what}, but the shape has {low:.3g}B" + (f" to {high:.3g}B" if high > 1.01 * low else "")
-            yield finding(match, message, math.sqrt(low * high))
+            typed = slip(next(filter(None, match.groups())), (0.99 * low, 1.01 * high))
+            yield finding(match, message, math.sqrt(low * high) if typed is None else typed.value)
 
 
 def _overlap(one: re.Match[str], other: re.Match[str]) -> bool:

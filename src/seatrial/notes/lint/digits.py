@@ -215,10 +215,13 @@ def plain(text: str) -> str:
 
 
 _A_FIGURE = re.compile(rf"[~≈<>]?\s*[$€£]?\s*({NUMBER.pattern})\s*(?:([kKMBT])\b)?\s*"
-                       r"(?:%|[x×]|[$€£]|hrs?|h|d|days?|hours?|tokens?)?")  # fmt: skip
+                       r"(?:%|[x×]|[$€£]|hrs?|h|d|days?|hours?|tokens?|([kMGTPmuµn]?)(?:s|W|Wh|i?B|b|i?B/s|b/s|FLOPs?))?")
 MOST_WORKED_OUT = 1e30
 """As the FLOPs of a whole training are."""
 _TIMES = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
+
+
+_PREFIXES = {"n": 1e-9, "u": 1e-6, "µ": 1e-6, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 
 
 @lru_cache(maxsize=65536)
@@ -227,7 +230,7 @@ def alone(cell: str) -> float | None:
     match = _A_FIGURE.fullmatch(clean(cell))
     if match is None:
         return None
-    value = float(decimal(match[1])) * _TIMES.get(match[2] or "", 1.0)
+    value = float(decimal(match[1])) * _TIMES.get(match[2] or "", 1.0) * _PREFIXES.get(match[3] or "", 1.0)
     return value if not value or 1 / MOST_MEASURED <= abs(value) <= MOST_WORKED_OUT else None
 
 

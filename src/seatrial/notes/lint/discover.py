@@ -52,11 +52,18 @@ def followed(rows: Sequence[Row], headings: Sequence[str]) -> list[Terms]:
         for terms in found:
             if terms[1:] in ((("size", 1),), (("size", -1),)):
                 continue  # a name for the size
+            other, power = terms[-1]
+            if len(terms) == 2 and power < 0 and other[:1] == EXTRA and _alike(logs[name][0], logs[other][0]):
+                continue  # two columns that are often the same
             # a / b is the same as b / a.
             if frozenset(terms) not in seen and frozenset((n, -power) for n, power in terms) not in seen:
                 seen.add(frozenset(terms))
                 made.append(terms)
     return made
+
+
+def _alike(one: np.ndarray, other: np.ndarray) -> bool:
+    return 2 * int((np.abs(one - other) < CLOSE).sum()) > int(np.isfinite(one + other).sum())
 
 
 def _whole(rows: Sequence[Row], name: str) -> bool:

@@ -6,6 +6,7 @@
 """
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 
 from seatrial.tables.headings import accumulates, normal, older, read_heading, settle
@@ -21,6 +22,8 @@ _BESIDE = {
                  "repl, replicate degree, dp repl, dp replicate degree, replication, ici data, ici data parallelism, dcn data, "
                  "dcn data parallelism",
 }  # fmt: skip
+LATER = re.compile(r"_(?:fixed|calc|inferred)$|^(?:line_no|table|section|size_label)$")
+"""What somebody wrote beside the rows when they were corrected: that is the answer, and not what was printed."""
 BESIDE = {name.strip(): kind for kind, names in _BESIDE.items() for name in names.split(",")}
 
 

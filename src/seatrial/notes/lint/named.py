@@ -15,6 +15,7 @@ import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from seatrial.notes.lint import factors
 from seatrial.notes.lint.headings import EXTRA, field_of, is_extra
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
@@ -261,5 +262,13 @@ def _product(row: Row, terms: Terms) -> tuple[float, float] | None:
 
 def learn(sheet: Sheet) -> dict[tuple[str, int | None], list[Way]]:
     """Of every table."""
-    made = {key: list(found(rows)) for key, rows in sheet.tables.items() if key[1] is not None}
+    made = {key: _with_factors(rows, list(found(rows))) for key, rows in sheet.tables.items() if key[1] is not None}
     return {key: ways for key, ways in made.items() if ways}
+
+
+def _with_factors(rows: list[Row], ways: list[Way]) -> list[Way]:
+    """And what follows, by a factor that everybody knows, where nothing else explains a column."""
+    some = [row for row in rows if row.tabular and not row.planned] if len(rows) <= MOST_ROWS else []
+    known = {way.terms[0][0] for way in ways} | {one.terms[0][0] for one in rows[0].sheet.found.get(rows[0].key, ())}
+    return ways + [Way(one.terms, {"": one.constant}, dict.fromkeys(one.rows, ""), one.kept)
+                   for one in factors.found(some, known)]

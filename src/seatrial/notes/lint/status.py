@@ -190,44 +190,29 @@ def extrapolated(mates: list[Row]) -> Iterator[Finding]:
                 yield row.find("extrapolated", "warning", f"{exact}: extrapolated and not measured", name="sec_per_it")
 
 
-LITTLE = {"loss": 2.0, "mfu": 2.0}
-"""What hardly differs between rows of one model and device, and by which factor it may."""
+LITTLE = 2.0
+"""By which factor MFU of one model and device may differ."""
 
 
 def moved_points(mates: list[Row]) -> Iterator[Finding]:
-    """A figure whose point moved: ten times or a tenth of those of a column that hardly differs."""
-    filled = mates[0].sheet.filled(mates[0].key)
-    rows = [row for row in mates[:500] if row.tabular]
-    for name, most in LITTLE.items() if len(rows) > 3 else ():
-        groups: dict[object, list[tuple[float, Row]]] = {}
-        for row in rows if name in filled else ():
-            figure = row.printed(name) if row.cell(name) else None
-            if figure is not None and figure.value > 0 and not row.settled and name not in row.reasons:
-                alike: tuple[object, ...] = (row.record.size_label, row.record.machine, row.record.mem_unit)
-                alike = () if name == "loss" else (*alike, f"{figure.scale:.3g}") if name == "tflops" else alike  # PFLOP/s
-                groups.setdefault(alike, []).append((figure.shown(figure.value), row))
-        for group in groups.values():
-            values = sorted(value for value, _ in group)
-            if len(values) < 4 or values[-2] > most * values[1]:
-                continue
-            for value, row in group:
-                low, high = (values[0], values[-2]) if value == values[-1] else (values[1], values[-1])
-                odd = value in (values[0], values[-1]) and high < most * low and not 0.3 * low < value < 3 * high
-                odd = odd and not (name == "mem_value" and value > high and _needs_more(row, [mate for _, mate in group]))
-                figure = row.printed(name)
-                typed = slip(figure.like(figure.value), (0.8 * low, 1.25 * high)) if odd and figure is not None else None
-                if typed is not None and typed.how == "the point moved":
-                    there = f"the other rows have {low:g} to {high:g}"
-                    message = f"{row.cell(name)} -> {typed.text} (the point moved): {there}"
-                    yield row.find("outlier", "error", message, name=name, proposed=typed.text)
-
-
-def _needs_more(row: Row, mates: list[Row]) -> bool:
-    """Whether no other row has so many samples of a micro-batch for each device that shares a layer."""
-    def share(one: Row) -> float:
-        return (one.record.mbs or 1) * (one.seq or 1) / ((one.record.tp or 1) * (one.record.pp or 1) * (one.beside("cp") or 1))
-
-    return share(row) > max(share(mate) for mate in mates if mate is not row)
+    """MFU that is printed as a fraction among percentages, or the other way round: what is read is the same."""
+    groups: dict[object, list[tuple[float, Row]]] = {}
+    for row in mates[:500] if len(mates) > 3 and "mfu" in mates[0].sheet.filled(mates[0].key) else ():
+        figure = row.printed("mfu") if row.tabular and row.cell("mfu") else None
+        if figure is not None and figure.value > 0 and not row.settled and "mfu" not in row.reasons:
+            groups.setdefault((row.record.size_label, row.record.machine), []).append((figure.shown(figure.value), row))
+    for group in groups.values():
+        values = sorted(value for value, _ in group)
+        if len(values) < 4 or values[-2] > LITTLE * values[1]:
+            continue
+        for value, row in group:
+            low, high = (values[0], values[-2]) if value == values[-1] else (values[1], values[-1])
+            odd = value in (values[0], values[-1]) and high < LITTLE * low and not 0.3 * low < value < 3 * high
+            figure = row.printed("mfu")
+            typed = slip(figure.like(figure.value), (0.8 * low, 1.25 * high)) if odd and figure is not None else None
+            if typed is not None and typed.how == "the point moved":
+                message = f"{row.cell('mfu')} -> {typed.text} (the point moved): the other rows have {low:g} to {high:g}"
+                yield row.find("outlier", "error", message, name="mfu", proposed=typed.text)
 
 
 def dates(mates: list[Row]) -> Iterator[Finding]:

@@ -163,7 +163,7 @@ def _thing(row: Row) -> tuple[object, ...]:
 def _switches(row: Row) -> tuple[object, ...]:
     record = row.record
     return (record.zero_stage, record.recompute, record.dtype, record.engine, record.attention, record.vp, record.schedule,
-            tuple(settings(row)))  # fmt: skip
+            (row.beside("shard"), row.beside("replicate")), tuple(settings(row)))  # fmt: skip
 
 
 def _said(rows: list[Row], at: int, table: _Compared, name: str, values: np.ndarray) -> Iterator[Finding]:

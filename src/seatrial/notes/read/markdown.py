@@ -25,7 +25,7 @@ from seatrial.notes.read.logs import LogReader
 from seatrial.notes.read.outline import Outline, Question
 from seatrial.notes.read.parsing import read_cell
 from seatrial.notes.read.reshaped import reshaped
-from seatrial.notes.read.rows import as_above, blank_row, columns_left, is_table_of_runs, refit, row_record
+from seatrial.notes.read.rows import as_above, blank_row, columns_left, is_table_of_runs, left_record, refit, row_record
 from seatrial.notes.read.rsttables import pipes_of_rst
 from seatrial.notes.read.wikitables import pipes_of_wiki
 from seatrial.record import Record
@@ -34,6 +34,10 @@ from seatrial.tables.headings import MEASURES, NUMBER, Column, clean, read_headi
 from seatrial.tables.markdown import MARK, UNTITLED_MARK, read_own_row
 
 TokenKind = Literal["text", "log", "header", "header without alignment", "row", "stray", "mark"]
+
+
+MOST_LEFT = 200
+"""Rows of a table that is not one of runs which are kept."""
 
 
 class Token(NamedTuple):
@@ -234,6 +238,8 @@ class _Walk:
         self.above: list[str] = []
         self.unknown = 0
         """Rows of a table that is not one of runs."""
+        self.left: list[Record] = []
+        """The first of them, as they would be read."""
         self.strays: tuple[Token, int] | None = None
         """The first of the rows outside any table, and how many they are."""
         self.asked: set[Question] = set()
@@ -281,8 +287,9 @@ class _Walk:
         if self.unknown and self.header is not None:
             names = ", ".join(column.heading for column in self.columns)[:80]
             message = f"a table that is not one of runs ({names}): {self.unknown} rows left out"
-            yield Problem(file=self.file, line=self.header.line, message=message, level="note", rows=self.unknown)
-        self.header, self.columns, self.above, self.unknown = None, [], [], 0
+            yield Problem(file=self.file, line=self.header.line, message=message, level="note", rows=self.unknown,
+                          left=tuple(self.left))  # fmt: skip
+        self.header, self.columns, self.above, self.unknown, self.left = None, [], [], 0, []
 
     def _end_strays(self) -> Iterator[Record | Problem]:
         if self.strays is None:
@@ -303,6 +310,8 @@ class _Walk:
             return
         if not self.of_runs:
             self.unknown += 1
+            if len(self.left) < MOST_LEFT and len(cells) == len(self.columns):
+                self.left.append(left_record(self.columns, cells, outline=self.outline, where=where))
             return
         problems: list[Problem] = []
         if len(cells) != len(self.columns):

@@ -99,6 +99,13 @@ def row_record(
     return record, problems
 
 
+def left_record(columns: Sequence[Column], cells: Sequence[str], *, outline: Outline, where: Where) -> Record:
+    """Of a row that is no run: its cells, under whatever headings."""
+    record, _ = row_record(columns, cells, outline=outline, where=where)
+    return record or Record(state="planned", source_file=where.file, source_line=where.line, table=where.table,
+                            printed=_printed(columns, cells))  # fmt: skip
+
+
 def _printed(columns: Sequence[Column], cells: Sequence[str]) -> dict[str, str]:
     printed: dict[str, str] = {}
     for number, (column, raw) in enumerate(zip(columns, cells)):

@@ -1,0 +1,117 @@
+"""Columns that add up: the parts of a step and its time, stages and the whole.
+
+    check(sheet)          findings on rows whose parts are not their sum
+
+    | fwd   | bwd   | other | iteration |
+    | 305.9 | 561.6 |  31.0 |     898.5 |
+
+Neighbouring columns beside another count as its parts where at least two rows, and all but one in four, add up to their digits.
+"""
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+
+from seatrial.notes.lint import digits
+from seatrial.notes.lint.findings import Finding
+from seatrial.notes.lint.headings import LATER, is_extra
+from seatrial.notes.lint.row import Row
+from seatrial.notes.lint.sheet import Sheet
+
+FEWEST, LEARNED, MOST_ROWS, MOST_COLUMNS = 3, 24, 200, 16
+WINDOW = 0.02
+"""What the digits of a sum leave open at most, as a share of it: coarse figures add up to much."""
+GROSS = 0.01
+CLEAR = ("the point moved", "two digits exchanged", "a digit too many", "a digit lost")
+Figure = tuple[float, float]
+
+
+def check(sheet: Sheet) -> list[Finding]:
+    found: list[Finding] = []
+    for mates in sheet.tables.values():
+        rows = [row for row in mates[:MOST_ROWS] if row.tabular] if len(mates) >= FEWEST else []
+        headings = list(rows[0].record.printed)[:MOST_COLUMNS] if rows else []
+        headings = [heading for heading in headings if not LATER.search(heading)]
+        headings = headings if sum(map(is_extra, headings)) > 1 else []
+        columns = {heading: column for heading in headings if sum(map(bool, column := _column(rows, heading))) >= FEWEST}
+        if len(columns) > 2:
+            found += _told(rows, columns)
+    return found
+
+
+def _column(rows: list[Row], heading: str) -> list[Figure | None]:
+    """Figures with half a step of their last digit."""
+    column: list[Figure | None] = []
+    for row in rows:
+        cell = row.record.printed.get(heading, "")
+        value, shown = digits.alone(cell), digits.plain(cell)
+        number = float(shown) if shown else 0.0
+        column.append((value, 0.5 * 10.0 ** -digits.places(cell) * value / number) if value and number > 0 else None)
+    return column
+
+
+def _told(rows: list[Row], columns: dict[str, list[Figure | None]]) -> Iterator[Finding]:
+    for whole, parts, kept in _sums(columns):
+        for at, row in enumerate(rows):
+            each = [columns[heading][at] for heading in (whole, *parts)]
+            figures = [one for one in each if one is not None]
+            if len(figures) < len(each) or row.settled or row.reasons:
+                continue
+            (total, half), *rest = figures
+            added, open_ = math.fsum(value for value, _ in rest), half + sum(step for _, step in rest)
+            if abs(total - added) > open_ + GROSS * max(total, added):
+                yield _finding(row, whole, parts, [value for value, _ in figures], open_, kept)
+
+
+def _sums(columns: dict[str, list[Figure | None]]) -> Iterator[tuple[str, tuple[str, ...], int]]:
+    names = list(columns)
+    for place, whole in enumerate(names):
+        best: tuple[int, tuple[str, ...]] = (0, ())
+        left = list(itertools.takewhile(is_extra, reversed(names[:place])))
+        right = list(itertools.takewhile(is_extra, names[place + 1 :]))
+        for parts in (*(left[n - 1 :: -1] for n in range(2, len(left) + 1)), *(right[:n] for n in range(2, len(right) + 1))):
+            kept, broken = _kept(columns[whole][:LEARNED], [columns[part] for part in parts])
+            if kept >= max(2, 3 * broken) and broken + kept >= FEWEST or kept == 2 and broken == 1:
+                best = max(best, (kept, tuple(parts)))
+        if best[0]:
+            yield whole, best[1], best[0]
+
+
+def _kept(whole: list[Figure | None], parts: list[list[Figure | None]]) -> tuple[int, int]:
+    """Rows that add up, counted once where the parts have the same shares, and rows that do not."""
+    kept: set[tuple[float, ...]] = set()
+    broken = 0
+    for total, *each in zip(whole, *parts):
+        figures = [one for one in each if one is not None]
+        if total is None or len(figures) < len(each):
+            continue
+        added, open_ = math.fsum(value for value, _ in figures), total[1] + sum(step for _, step in figures)
+        fine = open_ < WINDOW * total[0] and max(value for value, _ in figures) < total[0] - open_
+        if abs(total[0] - added) > open_:
+            broken += 1
+            if broken > LEARNED // 4 or broken > 2 and not kept:
+                break
+        elif fine:
+            kept.add(tuple(round(value / total[0], 3) for value, _ in figures))
+    return len(kept), broken
+
+
+def _finding(row: Row, whole: str, parts: tuple[str, ...], values: list[float], open_: float, kept: int) -> Finding:
+    total, *rest = values
+    added = math.fsum(rest)
+    wanted = {whole: added, **{part: total - added + value for part, value in zip(parts, rest)}}
+    slips: dict[str, str] = {}
+    for (heading, meant), value in zip(wanted.items(), values):
+        cell = row.record.printed[heading]
+        shown = digits.plain(cell)
+        scale = value / float(shown)
+        typed = digits.slip(shown, ((meant - open_) / scale, (meant + open_) / scale)) if meant > open_ else None
+        if typed is not None and typed.how in CLEAR:
+            slips[heading] = digits.as_there(cell, None, typed.text) or typed.text
+    at = next(iter(slips)) if len(slips) == 1 else whole
+    cell = row.record.printed[at].strip()
+    shown = digits.plain(cell)
+    proposed = slips.get(at) or f"{added * float(shown) / total:.{digits.places(cell)}f}"
+    message = f"{whole} {row.record.printed[whole].strip()}, but {' + '.join(parts)} are {added:.6g}, as in {kept} other rows"
+    return row.find("aggregate", "error", f"{at} {cell} -> {proposed}: {message}", column=at, printed=cell, proposed=proposed)

@@ -1,0 +1,119 @@
+"""Tables that are none of runs: phases, stages, parts and prices, whose columns belong together all the same."""
+from __future__ import annotations
+
+import pytest
+
+from lint_tables import table
+
+PHASES = "# Bilan\n\n" + table("""
+    Phase  GPU  heures  heures GPU
+    mise au point  4  31,5  126
+    essais  32  14,0  448
+    1re moitié  64  122,0  7808
+    2e moitié  64  118,5  7584
+    affinage  16  22,5  360
+""") + "| **total** | | | 16326 |\n"
+BUDGET = "# Budget\n\n" + table("""
+    item  count  USD each  USD
+    server  64  285000  18240000
+    switch  24  42000  1008000
+    cable  1536  310  476160
+    rack  16  9800  156800
+""") + "| sum | | | 19880960 |\n"
+DAYS = "# Plan\n\n" + table("""
+    stage  cards  days  card-hours
+    warm-up  96  2.5  5760
+    main  768  31.25  576000
+    anneal  384  4.75  43776
+""")
+SAME = "# Memory\n\n" + table("""
+    case  weights, MiB  gradients, MiB  optimizer, MiB  activations, MiB
+    1 rank  3.401  3.401  6.803  13.06
+    kept  3.401  3.401  6.803  35.70
+    tp2  1.771  1.771  3.541  9.048
+    tp4  0.9541  0.9541  1.908  7.040
+    pp2  1.764  2.014  3.527  12.55
+""")
+EPOCHS = "A100, LoRA, sequence 2048.\n\n" + table("""
+    model  bs  accum  sec/step  tok/s  steps/epoch  h/epoch
+    7B  2  8  9.00  3643  3250  8.13
+    7B  4  4  8.49  3834  3250  7.66
+    13B  1  16  17.06  1910  3250  15.40
+    13B  2  8  16.32  2002  3250  14.74
+    13B  4  4  15.93  2065  3250  14.38
+""")
+PARTS = "# Breakdown, ms\n\n" + table("""
+    what  fwd  bwd  other  together
+    none  305.9  561.6  31.0  898.5
+    SP  290.4  538.8  31.2  860.4
+    full  306.8  867.6  31.1  1205.5
+    half  290.9  680.3  31.2  1002.4
+""")
+LEFT = PARTS.replace("| 31.2 | 860.4", "| 31.2 | 860.5")
+"""By the rounding of four figures."""
+
+
+@pytest.mark.parametrize("note", [PHASES, BUDGET, DAYS, SAME, EPOCHS, PARTS, LEFT])
+def test_nothing_is_said_of_columns_that_belong_together(lint, note: str):
+    assert not lint(note)
+
+
+@pytest.mark.parametrize(("note", "was", "typed", "proposed"), [
+    (PHASES, "16326", "13626", "16326"),
+    (PHASES, "7584", "758,4", "7584"),
+    (PHASES, "22,5", "25,2", "22,5"),
+    (BUDGET, "19880960", "1988096", "19880960"),
+    (BUDGET, "1008000", "100800", "1008000"),
+    (DAYS, "43776", "4377.6", "43776"),
+    (DAYS, "31.25", "13.25", "31.25"),
+    (EPOCHS, "14.38", "1.438", "14.38"),
+    (PARTS, "1205.5", "120.55", "1205.5"),
+    (PARTS, "538.8", "583.8", "538.8"),
+    (PARTS, "290.9", "29.09", "290.9"),
+])  # fmt: skip
+def test_the_one_cell_that_does_not_belong_is_named(lint, note: str, was: str, typed: str, proposed: str):
+    assert note.count(was) == 1
+    found = lint(note.replace(was, typed))
+    line = note[: note.index(was)].count("\n") + 1
+    assert {finding.line for finding in found} == {line}
+    assert [finding.proposed for finding in found] == [proposed]
+
+
+QUALITY = "# Evals\n\n" + table("""
+    size  val loss  fit  wikitext ppl
+    125M  3.31  3.32  24.1
+    350M  2.98  2.98  17.5
+    760M  2.77  2.76  14.6
+    1.3B  2.63  2.63  13.2
+""")
+NIGHTS = "# Nights\n\n" + table("""
+    night  build  loss@200  inlet
+    1  a41f  2.9137  24.1
+    2  b7c0  2.9103  24.6
+    3  19de  2.9099  23.8
+    4  77aa  2.9089  24.4
+    5  c2f3  2.9062  25.0
+    6  d001  2.9059  24.9
+""")
+RATES = "# Sweep\n\n" + table("""
+    run  lr  val loss
+    a  0.0003  2.91
+    b  0.0003  2.93
+    c  0.003  6.95
+    d  0.0003  2.90
+    e  0.0003  2.92
+""")
+
+
+@pytest.mark.parametrize(("note", "was", "typed"), [
+    (QUALITY, "2.98", "29.8"), (QUALITY, "14.6", "1.46"), (NIGHTS, "2.9089", "29.089"), (NIGHTS, "2.9103", "2.1903"),
+    (NIGHTS, "24.4", "244"),
+])  # fmt: skip
+def test_a_figure_far_from_a_column_that_hardly_differs_is_told(lint, note: str, was: str, typed: str):
+    found = lint(note.replace(was, typed, 1))
+    assert [(finding.code, finding.proposed) for finding in found] == [("outlier", was)]
+
+
+@pytest.mark.parametrize("note", [QUALITY, NIGHTS, RATES])
+def test_what_differs_for_a_reason_is_left_alone(lint, note: str):
+    assert not lint(note)
