@@ -45,7 +45,10 @@ def _judge(row: Row) -> tuple[list[Broken], list[Kept]]:
             # Then it is what the text says, and no more than that.
             kept.append((relation, replace(rule, constant=rule.constant + off)))
         elif abs(off) > may + (CLOSELY if relation.exact and rule.support >= 4 else 0.004) and not _of_nodes(row, relation):
-            (unsaid if _unstated(row, relation, off) else broken).append((relation, rule, off))
+            if not _unstated(row, relation, off):
+                broken.append((relation, rule, off))
+            elif row.record.gpus is not None or row.product in (None, row.counted):  # else nobody says how many a node has
+                unsaid.append((relation, rule, off))
     return [*broken, *unsaid], kept
 
 
