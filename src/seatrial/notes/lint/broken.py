@@ -23,6 +23,9 @@ MANY = 3.0
 """Logarithm of a factor by which nobody changes a batch without a word."""
 
 
+AXES = ("dp", "tp", "pp")
+
+
 def broken_and_kept(row: Row) -> tuple[list[Broken], list[Kept]]:
     row.judged = row.judged or _judge(row)
     broken, kept = row.judged
@@ -47,8 +50,8 @@ def _judge(row: Row) -> tuple[list[Broken], list[Kept]]:
         elif abs(off) > may + (CLOSELY if relation.exact and rule.support >= 4 else 0.004) and not _of_nodes(row, relation):
             if not _unstated(row, relation, off):
                 broken.append((relation, rule, off))
-            elif row.record.gpus is not None or row.product in (None, row.counted):  # else nobody says how many a node has
-                unsaid.append((relation, rule, off))
+            elif row.record.gpus or math.prod(getattr(row.record, axis) or 1 for axis in AXES) <= (row.counted or math.inf):
+                unsaid.append((relation, rule, off))  # else nobody says how many processes a node has
     return [*broken, *unsaid], kept
 
 
