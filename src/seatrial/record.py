@@ -208,6 +208,9 @@ class Record:
             value = getattr(record, name)
             if value is not None and not value > 0 and not (value == 0 and name == "mem_value"):
                 raise BadInput(f"{where}.{name}: {value} must be above 0")
+        for name, stated in record.context.items():
+            if isinstance(stated.value, (list, dict)):
+                raise BadInput(f"{where}.context.{name}.value: {fields.shown(stated.value)}, where one value was expected")
         if record.mem_unit not in MEMORY_UNITS:
             raise BadInput(f"{where}.mem_unit: {fields.shown(record.mem_unit)} is not one of {', '.join(MEMORY_UNITS[1:])}")
         return record

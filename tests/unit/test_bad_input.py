@@ -459,6 +459,9 @@ NOBODYS = {
     "a batch without end": "Half a million tokens a step.\n\n|Sequence Length (K)|GBS|step time (s)|tokens/s/GPU|TFLOPS/GPU|\n"
                            "|---:|---:|---:|---:|---:|\n|2|256|3.874|8458|408|\n|1e308|128|4.152|7892|406|\n|8|64|4.675|7009|406|\n"
                            "|16|32|5.701|5748|407|\n",
+    "a total below nothing": "s|EUR\n-|\n6|5\nB|0\ntotal|-3",
+    "an exception without end": f"only 32 {'9' * 400}.\n\n| run | gpus | tok/s | mfu |\n|---|---|---|---|\n"
+                                "| a | 8 | 100 | 40 |\n| b | 8 | 100 | 40 |\n| c | 8 | 100 | 40 |\n| d | 8 | 100 | 80 |\n",
 }  # fmt: skip
 
 
@@ -468,3 +471,8 @@ def test_sizes_that_no_model_has_are_linted_all_the_same(tmp_path, text):
 
     (tmp_path / "n.md").write_text(text, encoding="utf-8")
     look_at([str(tmp_path / "n.md")])
+
+
+def test_what_the_text_says_of_a_row_is_one_value():
+    with pytest.raises(BadInput, match="context.gbs.value"):
+        Record.from_dict({"state": "measured", "context": {"gbs": {"value": [], "line": 3}}})

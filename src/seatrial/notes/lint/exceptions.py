@@ -40,7 +40,8 @@ def said(lines: Iterable[str]) -> list[tuple[frozenset[float], str]]:
             continue
         for sentence in re.split(r"(?<=[.;])\s+(?=[A-Z`*])", line):
             numbers = [float(m[1].replace(",", "")) * _TIMES.get(m[2] or "", 1.0) for m in _NUMBER.finditer(sentence)][:12]
-            logs = {math.log(one / other) for one in numbers for other in numbers if one and other and one != other}
+            numbers = [number for number in numbers if 0 < number < math.inf]
+            logs = {math.log(one) - math.log(other) for one in numbers for other in numbers if one != other}
             if logs and excepts(sentence):
                 found.append((frozenset(logs), sentence.casefold()))
     return found

@@ -105,7 +105,7 @@ def _last(mates: list[Row]) -> Iterator[Row]:
 def _one_row(row: Row, members: list[Row], ways: Callable[[list[float]], list[float]], *, added: bool) -> Iterator[Finding]:
     for heading, cell in row.record.printed.items():
         shown, column = digits.plain(cell), [_figures(member, heading) for member in members]
-        if not shown or any(one is None for one in column) or not float(shown):
+        if not shown or any(one is None for one in column) or not 0 < float(shown) < math.inf:
             continue
         words = f"{normal(in_english(clean(heading), surely=True))} {heading}"
         if added and (not _ADDED.search(words) or _A_RATE.search(words)):
