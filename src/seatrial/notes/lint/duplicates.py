@@ -253,13 +253,16 @@ _ALIKE = ("mbs", "gbs", "zero_stage", "heads")
 
 def _swapped_alone(row: Row, far: float, nearby: Nearby) -> list[Finding]:
     """`far`: how much closer to the middle of its table the row would stand with the two cells exchanged."""
-    devices = row.devices
+    devices, (sec, tflops) = row.devices, _figures(row)
+    alike = ((mate, rate) for mate, rate in nearby.others(row) if mate.devices is devices or mate.devices == devices)
+    slower = all((time > rate) == (sec <= tflops) for time, rate in (_figures(mate) for mate, _ in alike))
+    if not slower and far <= _FAR and (abs(math.log(sec / tflops)) <= 0.19 or not nearby.has(sec * 0.81, sec * 1.23)):
+        return []  # as most rows: nothing below could tell
     others = [(mate, rate) for mate, rate in nearby.others(row) if mate.devices is devices or mate.devices == devices]
     if len(others) < 3:
         return []
-    (sec, tflops), column = _figures(row), [rate for _, rate in others]
+    column = [rate for _, rate in others]
     low, high = min(column), max(column)
-    slower = all((time > rate) == (sec <= tflops) for time, rate in (_figures(mate) for mate, _ in others))
     near: list[float] = []
     # Without a word on the order, only rows that are like the time and unlike the TFLOPs would tell.
     if slower or abs(math.log(sec / tflops)) > 0.19 and any(abs(math.log(sec / t)) < 0.2 for t in column):

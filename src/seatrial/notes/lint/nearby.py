@@ -44,6 +44,11 @@ class Nearby:
         """The other rows that have one with theirs, after `middle` was asked for the same row."""
         return ((self._mates[place], figure) for place, figure in self._held.items() if place != row.place)
 
+    def has(self, low: float, high: float) -> bool:
+        """Whether a row has a figure between two others."""
+        at = bisect.bisect_left(self._ordered, low)
+        return at < len(self._ordered) and self._ordered[at] <= high
+
     def ends(self, row: Row) -> tuple[float, float]:
         """The least and the most that another row has, after `middle` was asked for the same row."""
         own = self._held.get(row.place)

@@ -154,6 +154,7 @@ class Hints:
         self._loosely: dict[int, dict[str, object]] = {}
         self._near: dict[tuple[int | None, str], dict[str, object]] = {}
         self._seen: dict[tuple[int, int], list[tuple[int, tuple[int, int]]]] = {}
+        self._later: dict[tuple[object, ...], bool] = {}
 
     def enriched(self, record: Record) -> Record:
         """The record with what sentences near it say of fields that it leaves open, marked as inferred."""
@@ -183,13 +184,19 @@ class Hints:
         stated = record.context[name]
         if stated.value != getattr(record, name) or stated.line > (record.source_line or 0):
             return False
+        key = record.table, record.size_label, name, stated.line
+        if key not in self._later:
+            self._later[key] = self._said_between(record, name, stated.line)
+        return self._later[key]
+
+    def _said_between(self, record: Record, name: str, above: int) -> bool:
         tree, at = self.sections, record.source_line or 0
         depth = {section: place for place, section in enumerate(tree.chain(tree.at(at)))}
-        theirs = depth.get(tree.scope(tree.at(stated.line)), len(depth))
+        theirs = depth.get(tree.scope(tree.at(above)), len(depth))
         for number, (scope, _) in self._visible(at):
             if self._said(number).get(name) == self._of(record)[name]:
-                return (scope, -number) < (theirs, -stated.line) and any(
-                    line.lstrip().startswith("|") for line in self.lines[stated.line : number])  # fmt: skip
+                return (scope, -number) < (theirs, -above) and any(
+                    line.lstrip().startswith("|") for line in self.lines[above:number])  # fmt: skip
         return False
 
     def _of(self, record: Record) -> dict[str, object]:
