@@ -72,6 +72,10 @@ def _kind(row: Row) -> tuple[bool, bool]:
     return next((kind for cell in row.record.printed.values() if (kind := _named(cell))), (False, False))
 
 
+def is_aggregate(row: Row) -> bool:
+    return any(_kind(row))
+
+
 @functools.lru_cache(maxsize=16384)
 def _named(cell: str) -> tuple[bool, bool] | None:
     """Which of them a cell says that its row is; None where it says nothing at all."""
@@ -184,7 +188,7 @@ def _sentences(sheet: Sheet, file: str) -> Iterator[Finding]:
             continue
         above = [rows for rows in tables if (rows[-1].record.source_line or 0) < number]
         rows = max(above, key=lambda rows: rows[-1].record.source_line or 0, default=[])
-        rows = [row for row in rows[:MOST_ROWS] if not any(_kind(row))]
+        rows = [row for row in rows[:MOST_ROWS] if not is_aggregate(row)]
         between = lines[(rows[-1].record.source_line or 0) if rows else 0 : number - 1]
         if len(rows) < FEWEST or any(one.startswith("#") for one in between):
             continue

@@ -1,0 +1,87 @@
+"""Phases of a run between restarts: tokens and days of the steps between, and phases that begin where the last one ended."""
+from __future__ import annotations
+
+import pytest
+
+from lint_tables import table
+from seatrial.notes import lint
+from seatrial.notes.read import import_file
+
+RESTARTS = "34B on 128 x H100, sequence 4096.\n\n" + table("""
+    phase  from step  to step  GBS  tokens (B)  days  ended by
+    1  0  4,000  256  4.2  0.22  ramp
+    2  4,000  12,000  512  16.8  0.79  ramp
+    3  12,000  19,440  1024  31.2  1.41  NCCL
+    4  19,440  31,200  1024  49.3  2.22  link
+    5  31,200  44,850  1024  57.3  2.57  rewound
+    6  44,700  58,200  1024  56.6  2.55  disk
+    7  58,200  80,110  1024  91.9  4.08  planned
+""")
+TIMED = table("""
+    фаза  с шага  до шага  токены, млрд  с/шаг  сутки
+    1  0  20000  167.8  4.511  1.04
+    2  20000  45000  209.7  4.418  1.28
+    3  45000  60000  125.8  4.395  0.76
+    4  60000  95000  293.6  4.502  1.82
+""")
+RANGES = table("""
+    Stage  Steps  Batch (M tokens)  Tokens (B)  Days
+    warm  0–2000  2.1  4.2  0.10
+    main  2001–50000  4.2  201.6  4.8
+    cool  50001–60000  4.2  42.0  1.0
+    long  60001–64000  4.2  16.8  0.4
+""")
+DOTTED = table("""
+    von Schritt  bis Schritt  Tokens (Mrd.)  Tage  Grund
+    0  12.000  50,3  0,81  Ausfall
+    12.000  21.500  39,8  0,65  NCCL
+    21.500  32.100  44,5  0,72  Strom
+    32.100  40.000  33,1  0,54  fertig
+""")
+REWOUND = table("""
+    run  start  end  loss  note
+    a  0  12000  2.41  crash
+    b  12000  21500  2.31  crash
+    c  21500  32100  2.25  rewound
+    d  30000  40000  2.21  crash
+    e  40000  44000  2.20  crash
+    f  44000  50000  2.19  done
+""")
+DOUBLING = table("""
+    ideal  measured max  throughput of all
+    1  2  100
+    2  4  190
+    4  8  350
+    8  16  710
+""")
+
+
+def _found(text, tmp_path):
+    path = tmp_path / "run.md"
+    path.write_text(text, encoding="utf-8")
+    found = import_file(path)
+    return [one for one in lint.lint(found.records, found.problems, prose={"run.md": text}) if one.code == "aggregate"]
+
+
+@pytest.mark.parametrize("text", [RESTARTS, TIMED, RANGES, DOTTED, REWOUND, DOUBLING])
+def test_phases_that_belong_together_are_fine(text, tmp_path):
+    assert _found(text, tmp_path) == []
+
+
+@pytest.mark.parametrize(("text", "right", "wrong"), [
+    (RESTARTS, " 49.3 ", " 94.3 "), (RESTARTS, "| 2.22 ", "| 22.2 "), (RESTARTS, "4,000 | 256", "40,000 | 256"),
+    (RESTARTS, "19,440 | 1024", "14,940 | 1024"), (RESTARTS, "80,110", "81,010"), (RESTARTS, "31,200 | 1024", "13,200 | 1024"),
+    (RESTARTS, "19,440 | 1024", "19,440 | 512"), (TIMED, "1.28", "12.8"), (TIMED, "293.6", "209.7"),
+    (RANGES, "201.6", "20.16"), (DOTTED, "32.100 | 44,5", "52.100 | 44,5"),
+])  # fmt: skip
+def test_a_phase_that_the_others_deny_is_told_with_what_it_should_be(text, right, wrong, tmp_path):
+    assert text.count(right) == 1
+    (found,) = _found(text.replace(right, wrong), tmp_path)
+    assert found.level == "error"
+    assert found.proposed in [part.strip() for part in right.split("|")]
+    assert found.printed in [part.strip() for part in wrong.split("|")]
+
+
+def test_steps_that_no_phase_has_are_doubted_where_nothing_else_tells(tmp_path):
+    (found,) = _found(REWOUND.replace("| 21500 | 32100", "| 25100 | 32100"), tmp_path)
+    assert (found.level, found.column, found.proposed) == ("warning", "start", None)
