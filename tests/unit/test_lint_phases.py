@@ -85,3 +85,33 @@ def test_a_phase_that_the_others_deny_is_told_with_what_it_should_be(text, right
 def test_steps_that_no_phase_has_are_doubted_where_nothing_else_tells(tmp_path):
     (found,) = _found(REWOUND.replace("| 21500 | 32100", "| 25100 | 32100"), tmp_path)
     assert (found.level, found.column, found.proposed) == ("warning", "start", None)
+
+
+COLUMN = "Sequência 4096.\n\n" + table("""
+    GPUs  s/passo  lote global  tokens/s  custo (US$)
+    8  10,11  64  25.929  164,55
+    8  9,44  64  27.769  753,58
+    8  9,00  64  29.127  547,05
+""")
+LISTED = "\n## Totals\n\n- tokens: 307B\n- training days: 13.8\n- GPU hours: 42,500\n- lost: 14 h\n"
+
+
+@pytest.mark.parametrize("text", [
+    RESTARTS + LISTED, RESTARTS + LISTED.replace("## Totals", "Totals:"), RESTARTS + LISTED.replace("Totals", "Plan"),
+    RESTARTS + "\nIn all 307.3B tokens in 13.84 days, 42,516 GPU hours.\n",
+    COLUMN + "\nSomando a coluna do custo, foram US$ 1.465.\n",
+])  # fmt: skip
+def test_totals_of_the_rows_are_fine_in_a_list_or_a_sentence(text, tmp_path):
+    assert _found(text, tmp_path) == []
+
+
+@pytest.mark.parametrize(("text", "wrong", "right"), [
+    (RESTARTS + LISTED.replace("42,500", "1,020,000"), "1,020,000", "42,516"),
+    (RESTARTS + LISTED.replace("13.8", "18.3"), "18.3", "13.8"),
+    (RESTARTS + LISTED.replace("307B", "37B"), "37", "307"),
+    (RESTARTS + "\nIn all 307.3B tokens in 13.84 days, 24,516 GPU hours.\n", "24,516", "42516"),
+    (COLUMN + "\nSomando a coluna do custo, foram US$ 1.256.\n", "1.256", "1.465"),
+])  # fmt: skip
+def test_a_total_that_the_rows_do_not_give_is_told(text, wrong, right, tmp_path):
+    (found,) = _found(text, tmp_path)
+    assert (found.printed, found.proposed) == (wrong, right)

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.findings import Finding
-from seatrial.notes.lint.headings import field_of
+from seatrial.notes.lint.headings import EXTRA, field_of
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.lint.totals import is_aggregate
@@ -86,8 +86,8 @@ def check(sheet: Sheet) -> list[Finding]:
 
 def _phases(rows: list[Row]) -> list[_Phase]:
     headings = list(rows[0].record.printed)
-    spans = {heading: [_RANGE.fullmatch(clean(row.record.printed.get(heading, ""))) for row in rows] for heading in headings}
-    for heading, ranges in spans.items():
+    for heading in [one for one in headings if _RANGE.fullmatch(clean(rows[0].record.printed[one]))]:
+        ranges = [_RANGE.fullmatch(clean(row.record.printed.get(heading, ""))) for row in rows]
         ends = [(digits.alone(one[1]), digits.alone(one[2])) if one is not None else (None, None) for one in ranges]
         if made := _chained(rows, (heading, heading), ends):
             return made
@@ -316,6 +316,8 @@ def _cell(row: Row, heading: str, right: str, why: str, which: int = 0) -> Findi
     number = number.replace(",", ".") if _DOTTED.fullmatch(match[0]) and "." in match[0] else number
     number = digits.as_there(match[0], None, number) or number
     proposed = cell[: match.start()] + number + cell[match.end() :]
+    if not field_of(heading) and (value := digits.alone(proposed)):
+        row.propose(EXTRA + heading, value, "aggregate")  # for what is added up
     return row.find("aggregate", "error", f"{heading} {cell} -> {proposed}: {why}", column=heading, printed=cell,
                     proposed=proposed)  # fmt: skip
 
