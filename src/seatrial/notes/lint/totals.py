@@ -51,8 +51,8 @@ _UNIT = (r"(?:[kMBT]\s)?(?:(?:GPU|node|TPU|chip|card|device|NPU|HPU)[ -]?)?(?:ho
 _SAID = re.compile(rf"([$€£])\s?({NUMBER.pattern})|(?<![\w.,$€£-])({NUMBER.pattern})\s?({_UNIT})\b"
                    r"(?! ?(?:/|per\b|a\b|each\b))", re.IGNORECASE)  # fmt: skip
 _LIST_OF_TOTALS = re.compile(
-    r"#{1,6}\s*(?:the )?(?:(?:grand )?totals?|in total|sums?|overall|summen?|gesamt|insgesamt|totaux|totales|totali|totais|итого|"
-    r"всего|合計|总计|合计|總計|합계)\W*|(?:In total|Totals?|Summe|Gesamt|Итого)\s*:", re.IGNORECASE)  # fmt: skip
+    r"#{1,6}\s*(?:the )?(?:(?:grand )?totals?|in total|sums?|overall|summen?|gesamt|insgesamt|totaux|totales|totali|totais|"
+    r"итого|всего|合計|总计|合计|總計|합계)\W*|(?:In total|Totals?|Summe|Gesamt|Итого)\s*:", re.IGNORECASE)  # fmt: skip
 """Above a list of totals."""
 _A_TOTAL = re.compile(rf"(?:[-*+]\s+)?([^\d:=|]{{2,40}}?)\s*[:=]\s*[~≈]?(?:[A-Z]{{0,2}}[$€£])?\s?({NUMBER.pattern})\s?"
                       r"([kMBT](?!\w))?[^\d]{0,20}")  # fmt: skip
