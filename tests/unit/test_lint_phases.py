@@ -115,3 +115,20 @@ def test_totals_of_the_rows_are_fine_in_a_list_or_a_sentence(text, tmp_path):
 def test_a_total_that_the_rows_do_not_give_is_told(text, wrong, right, tmp_path):
     (found,) = _found(text, tmp_path)
     assert (found.printed, found.proposed) == (wrong, right)
+
+
+PLAIN = """phase,start_step,end_step,gbs,tokens_b,hours,gpu_hours
+1,0,3000,512,6.29,10.0,640
+2,3000,9000,1024,25.17,40.0,2560
+3,9000,20000,1024,46.14,73.3,4691
+4,20000,35000,1024,62.91,100.0,6400
+5,35000,41000,1024,25.17,40.0,2560
+"""
+
+
+def test_a_file_of_phases_that_has_no_run_is_looked_at_too(tmp_path):
+    path = tmp_path / "phases.csv"
+    path.write_text(PLAIN, encoding="utf-8")
+    assert not [one for one in lint.look_at([str(path)])[0] if one.level != "info"]
+    path.write_text(PLAIN.replace("6400", "640"), encoding="utf-8")
+    assert {one.line for one in lint.look_at([str(path)])[0] if one.level == "error"} == {5}
