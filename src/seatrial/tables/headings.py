@@ -230,10 +230,16 @@ TWICE = frozenset({"tflops", "mfu", "hfu", "mem_value"})
 _BETWEEN = re.compile(r"\s*[/,;:·*×+&]\s*|\s+x\s+|(?<=[DTPCEdtpce][Pp])[xX-](?=[DTPCEdtpce][Pp]\b|[DTPCEdtpce][Pp][xX-])")
 
 
+_OF_EACH = (("experts", "gpus"), ("layers", "gpus"), ("experts", "nodes"), ("layers", "nodes"))
+"""`experts/GPU` are those of one, and not two counts."""
+
+
 def _parts(text: str) -> tuple[str, ...]:
     """`DP/TP/PP`, `DPxTPxPP` and `TP x PP` name several counts, which their cells hold in the same order."""
     found = [BY_NAME.get(normal(part)) for part in _BETWEEN.split(text.strip("()[] "))]
     fields = tuple(entry[0] for entry in found if entry is not None and entry[1] == "count")
+    if fields in _OF_EACH:
+        return ()
     return fields if len(fields) == len(found) == len(set(fields)) and len(fields) > 1 else ()
 
 

@@ -22,10 +22,12 @@ from seatrial.notes.lint import (
     described,
     digits,
     duplicates,
+    experts,
     formulas,
     layout,
     levels,
     model_size,
+    phases,
     plausible,
     relations,
     repairs,
@@ -52,11 +54,12 @@ Rule = Callable[[Sheet], list[Finding]]
 RULES: tuple[Rule, ...] = (
     formulas.establish, relations.learn, layout.check_processes, cells.check, repairs.check, throughput.check,
     duplicates.check, layout.check_divisible, derived.check, model_size.check, plausible.check, speeds.check, status.check,
-    together.check, changes.check, totals.check, levels.check, sums.check,
+    together.check, changes.check, phases.check, totals.check, levels.check, sums.check,
+    experts.check,
 )  # fmt: skip
 """In the order that they run, the certain first: each uses what those before it proposed."""
-OF_COLUMNS: tuple[Rule, ...] = (relations.learn, repairs.check, together.check, changes.check, totals.check,
-                                levels.check, sums.check)  # fmt: skip
+OF_COLUMNS: tuple[Rule, ...] = (relations.learn, repairs.check, together.check, changes.check, phases.check,
+                                totals.check, levels.check, sums.check)  # fmt: skip
 """Those that ask of no row whether it is a run."""
 
 

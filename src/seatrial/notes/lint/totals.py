@@ -35,19 +35,29 @@ _ADDED = re.compile(r"\b(?:hours?|days?|weeks?|h|costs?|price|usd|eur|dollars?|e
                     r"kwh|mwh|energy|samples|charge)\b|[$€£]", re.IGNORECASE)  # fmt: skip
 _A_RATE = re.compile(r"\bper\b|\ba second\b|rate\b|\bbatch|\bseq|tflops|mfu", re.IGNORECASE)
 _IN_ALL = re.compile(r"\b(?:in total|totals?|total(?:ling|led)|altogether|all in all|sums? (?:up )?to|adds? up to|combined|"
-                     r"so far|insgesamt|zusammen|gesamt|au total|en total|in totale|итого|всего)\b|合計|总计|合计|總計",
+                     r"so far|insgesamt|zusammen|gesamt|au total|en total|in totale|итого|всего|in all|somando|"
+                     r"ao todo|no total|sumando|en todo|sommando|en tout|aufsummiert)\b|合計|总计|合计|總計|합계|총합",
                      re.IGNORECASE)  # fmt: skip
 _OF_THE_ROWS = re.compile(r"\b(?:sums?|totals?) of (?:the|all|these|those)\b|\b(?:all|the) rows\b|\b(?:rows?|table) above\b|"
-                          r"\b(?:of|in) (?:the|this) (?:\w+ )?(?:column|table)\b|\b(?:Summe der|somme des?|suma de|soma da)\b",
+                          r"\b(?:of|in) (?:the|this) (?:\w+ )?(?:column|table)\b|\b(?:Summe der|somme des?|suma de|soma da)\b|"
+                          r"\b(?:coluna|columna|colonn[ea]|Spalte)\b|столбц",
                           re.IGNORECASE)  # fmt: skip
 """Words by which a sentence says that its total is of the rows, and of nothing else."""
 _WORDS = ("total", "altogether", "all in all", "sum", "add", "combined", "so far", "gesamt", "zusammen", "итого", "всего",
-          "合計", "总计", "合计", "總計")  # fmt: skip
+          "in all", "soma", "todo", "en tout", "somma", "aufsumm", "합계", "총합", "合計", "总计", "合计", "總計")  # fmt: skip
 """Without one of these, in small letters, a text has no such sentence."""
 _UNIT = (r"(?:[kMBT]\s)?(?:(?:GPU|node|TPU|chip|card|device|NPU|HPU)[ -]?)?(?:hours?|h|days?|iterations?|iters|steps|updates|"
          r"tokens|kWh|MWh|EUR|USD|euros?|dollars?)")  # fmt: skip
 _SAID = re.compile(rf"([$€£])\s?({NUMBER.pattern})|(?<![\w.,$€£-])({NUMBER.pattern})\s?({_UNIT})\b"
                    r"(?! ?(?:/|per\b|a\b|each\b))", re.IGNORECASE)  # fmt: skip
+_LIST_OF_TOTALS = re.compile(
+    r"#{1,6}\s*(?:the )?(?:(?:grand )?totals?|in total|sums?|overall|summen?|gesamt|insgesamt|totaux|totales|totali|totais|"
+    r"итого|всего|合計|总计|合计|總計|합계)\W*|(?:In total|Totals?|Summe|Gesamt|Итого)\s*:", re.IGNORECASE)  # fmt: skip
+"""Above a list of totals."""
+_A_TOTAL = re.compile(rf"(?:[-*+]\s+)?([^\d:=|]{{2,40}}?)\s*[:=]\s*[~≈]?(?:[A-Z]{{0,2}}[$€£])?\s?({NUMBER.pattern})\s?"
+                      r"([kMBT](?!\w))?[^\d]{0,20}")  # fmt: skip
+_OF_TRAINING = re.compile(r"^(?:total|training|wall clock|wall|in training|all) ")
+MOST_LISTED = 12
 _TIMES = {"k": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 OFF, NEAR = 0.02, 0.02
 """From which share on a total is off; and within which, of a sentence, it agrees with what rows scatter about."""
@@ -70,6 +80,10 @@ def check(sheet: Sheet) -> list[Finding]:
 def _kind(row: Row) -> tuple[bool, bool]:
     """Whether a row is a total, and whether it is a mean."""
     return next((kind for cell in row.record.printed.values() if (kind := _named(cell))), (False, False))
+
+
+def is_aggregate(row: Row) -> bool:
+    return any(_kind(row))
 
 
 @functools.lru_cache(maxsize=16384)
@@ -180,11 +194,11 @@ def _sentences(sheet: Sheet, file: str) -> Iterator[Finding]:
     lines = sheet.prose[file].lines
     tables = [rows for (its, table), rows in sheet.tables.items() if its == file and table is not None]
     for number, line in enumerate(lines, 1):
+        if _LIST_OF_TOTALS.fullmatch(line):
+            yield from _listed(lines, number, tables, file)
         if len(line) > 2000 or line.lstrip().startswith(("|", "#")) or not _IN_ALL.search(line):
             continue
-        above = [rows for rows in tables if (rows[-1].record.source_line or 0) < number]
-        rows = max(above, key=lambda rows: rows[-1].record.source_line or 0, default=[])
-        rows = [row for row in rows[:MOST_ROWS] if not any(_kind(row))]
+        rows = _rows_above(tables, number)
         between = lines[(rows[-1].record.source_line or 0) if rows else 0 : number - 1]
         if len(rows) < FEWEST or any(one.startswith("#") for one in between):
             continue
@@ -193,6 +207,37 @@ def _sentences(sheet: Sheet, file: str) -> Iterator[Finding]:
         of_rows = _OF_THE_ROWS.search(line) is not None
         said = [*_said(line, number, rows), *(_said(more, number + 1, rows) if more and not _IN_ALL.search(more) else ())]
         yield from _told(said, file, of_rows)
+
+
+def _rows_above(tables: list[list[Row]], number: int) -> list[Row]:
+    """Of the last table above a line."""
+    above = [rows for rows in tables if (rows[-1].record.source_line or 0) < number]
+    rows = max(above, key=lambda rows: rows[-1].record.source_line or 0, default=[])
+    return [row for row in rows[:MOST_ROWS] if not is_aggregate(row)]
+
+
+def _listed(lines: tuple[str, ...], number: int, tables: list[list[Row]], file: str) -> Iterator[Finding]:
+    """Totals one below the other, under a heading that says so: `- GPU hours: 429,100`."""
+    rows = _rows_above(tables, number)
+    between = lines[(rows[-1].record.source_line or 0) if rows else 0 : number - 1]
+    if len(rows) < FEWEST or any(one.startswith("#") for one in between):
+        return
+    said: list[_Said] = []
+    for at, line in enumerate(lines[number : number + MOST_LISTED], number + 1):
+        match = _A_TOTAL.fullmatch(line.strip())
+        if line.strip() and match is None and (not said or not line.lstrip().startswith(("-", "*", "+"))):
+            break
+        label = normal(in_english(clean(match[1]), surely=True)) if match else ""
+        if match and (sums := _of_rows(_OF_TRAINING.sub("", label), rows)):
+            value = float(decimal(match[2])) * _TIMES.get(match[3] or "", 1.0)
+            value = _in_thousands(match[2], value, sums)
+            said += [_Said(at, match[2] + (match[3] or ""), value, match[1].strip(), sums)] if value else []
+    yield from _told(said, file, False)
+
+
+def _in_thousands(text: str, value: float, sums: tuple[float, ...]) -> float:
+    """A number whose point parts thousands, as what the rows add up to shows."""
+    return 1000 * value if re.fullmatch(r"\d{1,3}[.,]\d{3}", text) and value < 1000 and sums[-1] > 100 * value else value
 
 
 def _said(line: str, number: int, rows: list[Row]) -> Iterator[_Said]:
@@ -204,7 +249,7 @@ def _said(line: str, number: int, rows: list[Row]) -> Iterator[_Said]:
         sums = _of_rows(normal(bare) or bare, rows)
         value = float(decimal(text)) * _TIMES.get(scale, 1.0)
         if sums and value:
-            yield _Said(number, match.group().strip(), value, bare, sums)
+            yield _Said(number, match.group().strip(), _in_thousands(text, value, sums), bare, sums)
 
 
 _PLAIN = {"h": "hours", "hour": "hours", "day": "days", "iters": "iterations", "steps": "iterations", "iteration": "iterations",
@@ -222,12 +267,23 @@ def _of_rows(unit: str, rows: list[Row]) -> tuple[float, ...]:
         same = money if words in ("$", "€", "£") else re.fullmatch(rf"(?:(?:wall|total|training) )?{words}(?: [bmt])?", its)
         column = [_figures(row, heading) for row in rows] if same and not _A_RATE.search(its) else []
         if column and all(one is not None for one in column):
-            times = _TIMES.get(its[-1:].upper(), 1.0) if re.search(r" [bmt]$", its) else 1.0
+            times = _TIMES.get(its[-1:].upper(), 1.0) if re.search(r" [bmt]$", its) else _suffix(rows, heading)
             sums.append(tuple(times * math.fsum(one[at] for one in column if one is not None) for at in (0, 1)))
     if not sums and words == "tokens":
         each = [(row.get("tokens_per_s") or 0.0) * (row.get("sec_per_it") or 0.0) * (row.record.iteration or 0) for row in rows]
         sums = [(math.fsum(each),)] if all(each) else []
+    if not sums and re.fullmatch(r"(?:gpu|device|card|chip|tpu) hours", words) and all(row.world for row in rows):
+        for unit_, hours in (("hours", 1.0), ("days", 24.0)):  # of the devices that each row has
+            sums = sums or [of for of in [_of_rows(unit_, rows)] if of and len({row.world for row in rows}) == 1]
+            if sums:
+                return tuple(hours * (rows[0].world or 0) * one for one in sums[0])
     return sums[0] if len(sums) == 1 else ()
+
+
+def _suffix(rows: list[Row], heading: str) -> float:
+    """What the letter behind the figures of a column stands for, where all have the same: `12.6B`."""
+    letters = {match[1] for row in rows if (match := re.search(r"\d\s?([kMBT])\b", row.record.printed.get(heading, "")))}
+    return _TIMES[letters.pop()] if len(letters) == 1 else 1.0
 
 
 def _told(said: list[_Said], file: str, of_rows: bool) -> Iterator[Finding]:

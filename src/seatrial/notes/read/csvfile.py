@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -18,14 +19,14 @@ from seatrial.errors import BadInput
 from seatrial.notes.read.files import LONGEST_LINE, read_lines
 from seatrial.notes.read.outline import ROWS_SEARCHED, Outline
 from seatrial.notes.read.reshaped import LONGEST_TABLE, is_turned, turned
-from seatrial.notes.read.rows import as_above, blank_row, columns_left, is_table_of_runs, refit, row_record
+from seatrial.notes.read.rows import as_above, blank_row, columns_left, is_table_of_runs, left_record, refit, row_record
 from seatrial.notes.read.series import is_series, runs_of_rows
 from seatrial.plaindata import MOST_FIGURE, parse_json
 from seatrial.record import ABOVE_ZERO, Record
 from seatrial.tables import Problem, Where, codec
 from seatrial.tables.codec import LISTS, PLAIN, STRUCTURED
 from seatrial.tables.csvjson import OWN_MARK, own_row, printed_digits
-from seatrial.tables.headings import read_heading, settle
+from seatrial.tables.headings import NUMBER, read_heading, settle
 
 _STATUS: dict[str, tuple[str, str]] = {
     "ok": ("measured", ""), "measured": ("measured", ""), "estimated": ("estimated", ""), "not_run": ("planned", ""),
@@ -62,7 +63,11 @@ def read_csv(path: Path, name: str, *, each: bool = False) -> Iterator[Record | 
         try:
             read = _row_reader(headings, path, outline)
         except BadInput:
-            below = [[cell.strip() for cell in cells] for _, cells in islice(rows, LONGEST_TABLE)]
+            numbered = list(islice(rows, LONGEST_TABLE))
+            below = [[cell.strip() for cell in cells] for _, cells in numbered]
+            if len(below) < LONGEST_TABLE and not is_turned(headings, below) and _is_of_figures(headings, below):
+                yield _left(headings, numbered, outline, Where(file=name, line=first[0], table=0))
+                return
             if len(below) == LONGEST_TABLE or not is_turned(headings, below):
                 raise
             headings, *made = turned(headings, below)
@@ -72,6 +77,20 @@ def read_csv(path: Path, name: str, *, each: bool = False) -> Iterator[Record | 
             yield from read(cells, Where(file=name, line=line, table=0))
     except csv.Error as error:
         raise BadInput(f"{path}:{counter.line}: {error}") from error
+
+
+def _is_of_figures(headings: list[str], rows: list[list[str]]) -> bool:
+    """Whether a table that is none of runs has columns of numbers beside a count of training, as budgets and phases do."""
+    whole = len(rows) > 2 and all(len(cells) == len(headings) for cells in rows)
+    figures = sum(all(NUMBER.match(cells[at]) for cells in rows) for at in range(len(headings))) if whole else 0
+    return figures > 2 and any(read_heading(heading).field for heading in headings)
+
+
+def _left(headings: list[str], rows: list[tuple[int, list[str]]], outline: Outline, where: Where) -> Problem:
+    columns = settle([read_heading(heading) for heading in headings])
+    left = tuple(left_record(columns, cells, outline=outline, where=replace(where, line=line)) for line, cells in rows)
+    message = f"a table that is not one of runs ({', '.join(headings)[:80]}): {len(rows)} rows left out"
+    return Problem(file=where.file, line=where.line, message=message, level="note", rows=len(rows), left=left)
 
 
 class _Counter:
