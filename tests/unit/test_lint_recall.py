@@ -324,7 +324,7 @@ def test_twice_the_time_of_a_batch_that_the_text_says_is_asked_about(lint):
     found = lint(SAID_ABOVE.replace("8.80", "17.60"))
     assert [(f.line, f.level) for f in found] == [(8, "warning")] and "s/step 8.80" in found[0].message
     twice = SAID_ABOVE.replace("16.97", "33.94").replace("8.80", "17.60")  # two rows with a batch of their own
-    assert {f.code for f in lint(twice)} <= {"outlier"}  # a quarter of the time on twice the devices is asked about all the same
+    assert {f.code for f in lint(twice)} <= {"outlier"}  # a quarter of the time on twice the devices is asked about
 
 
 STEP_BY_STEP = "70B on 64 H100, GBS 512, sequence 4096.\n\n" + table("""
