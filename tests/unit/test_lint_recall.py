@@ -244,6 +244,32 @@ def test_a_word_of_failure_beside_the_figures_of_a_run_is_asked_about(lint, head
     assert [(f.line, f.code, f.level, f.column) for f in found] == [(7, "outcome-vs-figures", "warning", heading)]
 
 
+FIGURES = "H100, sequence 4096, 64 GPUs, global batch 256.\n\n" + table("""
+    TP  mbs  s/step  tok/s  mem
+    1  1  3.21  326657  61.2
+    1  2  3.02  347210  73.9
+    1  4  OOM  -  79.1
+    2  4  3.11  337163  66.0
+    2  2  3.22  325643  46.0
+""")
+
+
+@pytest.mark.parametrize(("right", "typed", "column"), [
+    ("OOM | -", "OOM | 347210", "tok/s"), ("OOM | -", "hang | 347210", "tok/s"), ("337163 | 66.0", "- | **OOM**", "s/step"),
+    ("337163 | 66.0", "OOM | 66.0", "s/step"),
+])  # fmt: skip
+def test_a_failure_for_one_figure_beside_another_is_asked_about(lint, right: str, typed: str, column: str):
+    assert lint(FIGURES) == []
+    (found,) = lint(FIGURES.replace(right, typed))
+    assert (found.code, found.level, found.column) == ("outcome-vs-figures", "warning", column)
+    assert ("that of line 6" in found.message) == ("347210" in typed)
+
+
+def test_a_failed_run_with_a_rate_and_no_time_is_asked_about(lint):
+    note = WORDS.replace("s/step", "try").replace("8 | - | -", "8 | - | 2275")
+    assert [(f.line, f.code) for f in lint(note)] == [(8, "outcome-vs-figures")]
+
+
 def test_a_batch_that_did_not_fit_is_a_column_of_figures(lint):
     matrix = WORDS.replace("Ergebnis", "s/step, twice the batch").replace("7.47 | 2193 | ok", "7.47 | 2193 | 14.9")
     assert lint(matrix.replace("2220 | ok", "2220 | 14.7").replace("2275 | ok", "2275 | OOM")) == []
