@@ -194,6 +194,28 @@ PEAKS = "Peaks: 197 (v5e, 16 GB), 459 (v5p, 95 GB), 918 (v6e, 32 GB).\n\n" + tab
     TPU v5p  128  512  4.473  221.2
     TPU v6e  256  512  1.523  315.5
 """)
+OVER_PEAK = "22B on MI300X, TP 4, PP 2, DP 16, sequence 2048.\n\n" + table("""
+    GBS  step (s)  tok/s  MFU
+    512  2.71  389990  32.0%
+    1024  5.06  415707  34.4%
+    2048  9.96  421632  34.8%
+    4096  19.76  425319  35.1%
+""")
+OF_SLICES = table("""
+    slice  chips  tokens/s/chip  TFLOP/s/chip  MFU (%)
+    v4-32  32  15491  141.9  51.6
+    v4-64  64  15221  139.4  50.7
+    v4-128  128  14072  128.9  46.9
+    v5e-64  64  10146  92.9  47.2
+    v5e-128  128  9508  87.1  44.2
+""")
+FRACTIONS = table("""
+    device  GPUs  GBS  seq  step_s  tflops  mfu
+    H100  64  512  4096  6.3158  405.1  0.4095
+    H100  64  512  4096  6.1687  415.9  0.4205
+    H100  64  512  4096  6.1194  418.7  0.4232
+    H100  64  512  4096  6.4000  399.8  0.4041
+""")
 BY_NODE = "32 layers, hidden 4096; seq 8192; 64 or more devices.\n\n" + table("""
     nodes  mbs  GBS  ms/step  tokens/s/GPU
     16  1  1024  7520  8715
@@ -557,6 +579,9 @@ LOOSELY = "32 layers, hidden 4096; sequence 4096, global batch 512. TFLOPs of th
         pytest.param(STEPS, "| 3.045 |", "| 30.45 |", "steps/s", "3.045", id="steps a second, the point moved"),
         pytest.param(STEPS, "| 3.167 | 1621.5 |", "| 1621.5 | 3.167 |", "steps/s", "3.167", id="exchanged by the batch's 512"),
         pytest.param(RENTED, "| B200 | 2 |", "| H100 | 2 |", "Accelerator", "B200", id="another device"),
+        pytest.param(OVER_PEAK, "34.8%", "46.0%", "MFU", "34.8%", id="the peak of another device and figures that scatter"),
+        pytest.param(OF_SLICES, "| 46.9 |", "| 65.5 |", "MFU (%)", "46.9", id="another's peak, as fast as its own device"),
+        pytest.param(FRACTIONS, "0.4205", "1.3330", "mfu", "0.4205", id="a fraction above the whole peak"),
         pytest.param(RENTED, "| 12.86 |", "| 12.68 |", "step (s)", "12.86", id="devices in the text alone"),
         pytest.param(LENGTHS, "| 128 | 16384 |", "| 16384 | 128 |", "GBS", "128", id="batch and length"),
         pytest.param(LENGTHS, "| 11.779 |", "| 1.1779 |", "s/step", "11.779", id="fine digits, the point moved"),

@@ -84,6 +84,7 @@ class Sheet:
             sheet.rows.append(row)
         for rows in sheet.tables.values():
             _nearly_in_sequences(rows)
+            _as_fractions(rows)
         return sheet
 
     @cached_property
@@ -192,6 +193,21 @@ def _in_sequences(record: Record) -> Record:
         return record
     inferred = tuple(name for name in record.inferred if name != "gbs")
     return replace(record, gbs=sequences(record, heading, unit), inferred=inferred)
+
+
+MOST_OF_PEAK = 10.0
+
+
+def _as_fractions(rows: list[Row]) -> None:
+    """`1.333` among 0.42 and 0.41 is more than the whole peak, and not 1.3 per cent."""
+    for name in ("mfu", "hfu"):
+        read = [(row, digits.alone(row.cell(name)), value) for row in rows[:MOST] if (value := getattr(row.record, name))]
+        above = [(row, number) for row, number, value in read if number and number > 1.5 * value]
+        others = [value for _, number, value in read if number == value]
+        if 0 < len(above) <= max(1, len(read) // 4) and len(others) >= 3 and len(above) + len(others) == len(read):
+            for row, number in above:
+                if number < MOST_OF_PEAK:
+                    row.record = row.record.changed({name: number})
 
 
 def _nearly_in_sequences(rows: list[Row]) -> None:
