@@ -209,6 +209,21 @@ OF_SLICES = table("""
     v5e-64  64  10146  92.9  47.2
     v5e-128  128  9508  87.1  44.2
 """)
+LISTED = "H100, 13B and 70B.\n\n" + table("""
+    {id}  model  GPUs  TP  PP  DP  seq  MBS  GBS
+    P1  13B  64  2  1  32  4096  2  256
+    P2  13B  128  2  1  64  4096  2  256
+    P3  70B  128  8  2  8  4096  1  512
+    P4  70B  256  8  2  16  4096  1  512
+    P5  70B  512  8  4  16  4096  2  512
+""") + "\nResults:\n\n" + table("""
+    {id}  step (s)  tokens/s  tokens/s/GPU  TFLOP/s/GPU
+    P1  3.18  329741  5152  453
+    P2  1.61  651289  5088  448
+    P3  18.07  116057  907  414
+    P4  9.10  230456  900  411
+    P5  4.62  453930  887  404
+""")
 FRACTIONS = table("""
     device  GPUs  GBS  seq  step_s  tflops  mfu
     H100  64  512  4096  6.3158  405.1  0.4095
@@ -582,6 +597,9 @@ LOOSELY = "32 layers, hidden 4096; sequence 4096, global batch 512. TFLOPs of th
         pytest.param(OVER_PEAK, "34.8%", "46.0%", "MFU", "34.8%", id="the peak of another device and figures that scatter"),
         pytest.param(OF_SLICES, "| 46.9 |", "| 65.5 |", "MFU (%)", "46.9", id="another's peak, as fast as its own device"),
         pytest.param(FRACTIONS, "0.4205", "1.3330", "mfu", "0.4205", id="a fraction above the whole peak"),
+        pytest.param(LISTED.format(id="id"), "| 5088 |", "| 651289 |", "tokens/s/GPU", "5088", id="settings listed above"),
+        pytest.param(LISTED.format(id="Lauf"), "| 18.07 |", "| 10.87 |", "step (s)", "18.07", id="settings listed by name"),
+        pytest.param(LISTED.format(id="cfg"), "| 8 | 2 | 8 |", "| 8 | 2 | 4 |", "DP", "8", id="a slip where they are listed"),
         pytest.param(RENTED, "| 12.86 |", "| 12.68 |", "step (s)", "12.86", id="devices in the text alone"),
         pytest.param(LENGTHS, "| 128 | 16384 |", "| 16384 | 128 |", "GBS", "128", id="batch and length"),
         pytest.param(LENGTHS, "| 11.779 |", "| 1.1779 |", "s/step", "11.779", id="fine digits, the point moved"),
