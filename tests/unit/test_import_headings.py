@@ -188,3 +188,14 @@ def test_the_rate_of_a_node_is_that_of_all_where_nodes_are_counted(tmp_path, hea
     path = tmp_path / "n.md"
     path.write_text(f"| {headings} | s/it |\n|{'--|' * (headings.count('|') + 2)}\n| {cells} | 1.5 |\n")
     assert import_file(path).records[0].tokens_per_s == rate
+
+
+@pytest.mark.parametrize("heading", ["peak", "Peak/GPU", "max alloc", "reserved", "high-water mark", "Spitze", "pico"])
+def test_a_peak_beside_what_fills_a_device_is_one_of_memory(heading):
+    for beside in ("MBS", "ZeRO", "recompute"):
+        columns = settle([read_heading(one) for one in ("TP", beside, heading, "s/step")])
+        assert columns[2].field == "mem_value"
+    devices = settle([read_heading(one) for one in ("GPU model", "MBS", heading, "s/step")])
+    alone = settle([read_heading(one) for one in ("TP", heading, "TFLOPs")])
+    twice = settle([read_heading(one) for one in ("MBS", "mem (GiB)", heading)])
+    assert not devices[2].field and not alone[1].field and not twice[2].field

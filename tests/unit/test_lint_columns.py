@@ -280,3 +280,29 @@ def test_few_coarse_figures_counted_in_two_ways_are_held_against_each_other(lint
     assert not lint(COARSE)
     assert [f.line for f in lint(COARSE.replace(" 97 ", " 79 "))] == [5]
     assert [f.line for f in lint(COARSE.replace(" 94 ", " 940 "))] == [7]
+
+
+STATES = """# 8B, 8 x H100 80GB, seq 4096
+
+| ZeRO | recompute | MBS | {heading} | peak (GiB) |
+| --- | --- | --- | --- | --- |
+| 1 | full | 1 | 56.1 | 63.7 |
+| 1 | full | 2 | 56.1 | 68.6 |
+| 2 | full | 1 | 29.9 | 37.5 |
+| 2 | full | 2 | 29.9 | 42.4 |
+| 2 | selective | 1 | {one} | 52.5 |
+| 3 | full | 2 | 16.8 | 29.4 |
+| 3 | full | 4 | 16.8 | 39.3 |
+"""
+
+
+@pytest.mark.parametrize("heading", ["states", "model states, GiB", "Zustände", "params+grads+opt"])
+@pytest.mark.parametrize("typed", ["56.1", "299", "92.9"])
+def test_what_follows_from_the_layout_is_the_same_in_all_rows_of_it(lint, heading: str, typed: str):
+    assert lint(STATES.format(heading=heading, one="29.9")) == []
+    (found,) = lint(STATES.format(heading=heading, one=typed))
+    assert (found.line, found.level, found.column, found.proposed) == (9, "error", heading, "29.9")
+
+
+def test_what_another_setting_changes_by_a_little_does_not_follow_from_the_layout(lint):
+    assert lint(STATES.format(heading="cost", one="33.4")) == []

@@ -194,6 +194,43 @@ PEAKS = "Peaks: 197 (v5e, 16 GB), 459 (v5p, 95 GB), 918 (v6e, 32 GB).\n\n" + tab
     TPU v5p  128  512  4.473  221.2
     TPU v6e  256  512  1.523  315.5
 """)
+OVER_PEAK = "22B on MI300X, TP 4, PP 2, DP 16, sequence 2048.\n\n" + table("""
+    GBS  step (s)  tok/s  MFU
+    512  2.71  389990  32.0%
+    1024  5.06  415707  34.4%
+    2048  9.96  421632  34.8%
+    4096  19.76  425319  35.1%
+""")
+OF_SLICES = table("""
+    slice  chips  tokens/s/chip  TFLOP/s/chip  MFU (%)
+    v4-32  32  15491  141.9  51.6
+    v4-64  64  15221  139.4  50.7
+    v4-128  128  14072  128.9  46.9
+    v5e-64  64  10146  92.9  47.2
+    v5e-128  128  9508  87.1  44.2
+""")
+LISTED = "H100, 13B and 70B.\n\n" + table("""
+    {id}  model  GPUs  TP  PP  DP  seq  MBS  GBS
+    P1  13B  64  2  1  32  4096  2  256
+    P2  13B  128  2  1  64  4096  2  256
+    P3  70B  128  8  2  8  4096  1  512
+    P4  70B  256  8  2  16  4096  1  512
+    P5  70B  512  8  4  16  4096  2  512
+""") + "\nResults:\n\n" + table("""
+    {id}  step (s)  tokens/s  tokens/s/GPU  TFLOP/s/GPU
+    P1  3.18  329741  5152  453
+    P2  1.61  651289  5088  448
+    P3  18.07  116057  907  414
+    P4  9.10  230456  900  411
+    P5  4.62  453930  887  404
+""")
+FRACTIONS = table("""
+    device  GPUs  GBS  seq  step_s  tflops  mfu
+    H100  64  512  4096  6.3158  405.1  0.4095
+    H100  64  512  4096  6.1687  415.9  0.4205
+    H100  64  512  4096  6.1194  418.7  0.4232
+    H100  64  512  4096  6.4000  399.8  0.4041
+""")
 BY_NODE = "32 layers, hidden 4096; seq 8192; 64 or more devices.\n\n" + table("""
     nodes  mbs  GBS  ms/step  tokens/s/GPU
     16  1  1024  7520  8715
@@ -242,6 +279,32 @@ def test_a_word_of_failure_beside_the_figures_of_a_run_is_asked_about(lint, head
     assert lint(note) == []
     found = lint(note.replace("2275 | ok", f"2275 | {word}"))
     assert [(f.line, f.code, f.level, f.column) for f in found] == [(7, "outcome-vs-figures", "warning", heading)]
+
+
+FIGURES = "H100, sequence 4096, 64 GPUs, global batch 256.\n\n" + table("""
+    TP  mbs  s/step  tok/s  mem
+    1  1  3.21  326657  61.2
+    1  2  3.02  347210  73.9
+    1  4  OOM  -  79.1
+    2  4  3.11  337163  66.0
+    2  2  3.22  325643  46.0
+""")
+
+
+@pytest.mark.parametrize(("right", "typed", "column"), [
+    ("OOM | -", "OOM | 347210", "tok/s"), ("OOM | -", "hang | 347210", "tok/s"), ("337163 | 66.0", "- | **OOM**", "s/step"),
+    ("337163 | 66.0", "OOM | 66.0", "s/step"),
+])  # fmt: skip
+def test_a_failure_for_one_figure_beside_another_is_asked_about(lint, right: str, typed: str, column: str):
+    assert lint(FIGURES) == []
+    (found,) = lint(FIGURES.replace(right, typed))
+    assert (found.code, found.level, found.column) == ("outcome-vs-figures", "warning", column)
+    assert ("that of line 6" in found.message) == ("347210" in typed)
+
+
+def test_a_failed_run_with_a_rate_and_no_time_is_asked_about(lint):
+    note = WORDS.replace("s/step", "try").replace("8 | - | -", "8 | - | 2275")
+    assert [(f.line, f.code) for f in lint(note)] == [(8, "outcome-vs-figures")]
 
 
 def test_a_batch_that_did_not_fit_is_a_column_of_figures(lint):
@@ -531,6 +594,12 @@ LOOSELY = "32 layers, hidden 4096; sequence 4096, global batch 512. TFLOPs of th
         pytest.param(STEPS, "| 3.045 |", "| 30.45 |", "steps/s", "3.045", id="steps a second, the point moved"),
         pytest.param(STEPS, "| 3.167 | 1621.5 |", "| 1621.5 | 3.167 |", "steps/s", "3.167", id="exchanged by the batch's 512"),
         pytest.param(RENTED, "| B200 | 2 |", "| H100 | 2 |", "Accelerator", "B200", id="another device"),
+        pytest.param(OVER_PEAK, "34.8%", "46.0%", "MFU", "34.8%", id="the peak of another device and figures that scatter"),
+        pytest.param(OF_SLICES, "| 46.9 |", "| 65.5 |", "MFU (%)", "46.9", id="another's peak, as fast as its own device"),
+        pytest.param(FRACTIONS, "0.4205", "1.3330", "mfu", "0.4205", id="a fraction above the whole peak"),
+        pytest.param(LISTED.format(id="id"), "| 5088 |", "| 651289 |", "tokens/s/GPU", "5088", id="settings listed above"),
+        pytest.param(LISTED.format(id="Lauf"), "| 18.07 |", "| 10.87 |", "step (s)", "18.07", id="settings listed by name"),
+        pytest.param(LISTED.format(id="cfg"), "| 8 | 2 | 8 |", "| 8 | 2 | 4 |", "DP", "8", id="a slip where they are listed"),
         pytest.param(RENTED, "| 12.86 |", "| 12.68 |", "step (s)", "12.86", id="devices in the text alone"),
         pytest.param(LENGTHS, "| 128 | 16384 |", "| 16384 | 128 |", "GBS", "128", id="batch and length"),
         pytest.param(LENGTHS, "| 11.779 |", "| 1.1779 |", "s/step", "11.779", id="fine digits, the point moved"),

@@ -54,3 +54,25 @@ def test_what_a_switch_does_is_no_slip(lint: Lint):
     rows = [f"{row} {'full' if '{one}' in row else 'none'} |" if row.startswith("| 64") or row.startswith("| 128") else row
             for row in text.split("\n")]  # fmt: skip
     assert lint("\n".join(rows).format(one="13.1")) == []
+
+
+VARIANTS = """# 8B on H100 80GB
+
+| framework | wrapping | recompute | tok/s/GPU | peak GiB |
+| --- | --- | --- | --- | --- |
+| torchtitan | FSDP2, compile | none | 7150 | {one} |
+| Megatron-LM | TP 2 | none | 7317 | 62.3 |
+| DeepSpeed | ZeRO-3{more} | full | 5707 | {other} |
+| axolotl | FSDP1 | full | 5305 | 49.9 |
+| llm-foundry | hybrid | full | 5858 | 74.6 |
+"""
+
+
+def test_a_tenth_of_the_memory_that_all_others_need_has_a_point_that_moved(lint: Lint):
+    assert lint(VARIANTS.format(one="71.2", other="61.5", more="")) == []
+    (found,) = lint(VARIANTS.format(one="7.12", other="61.5", more=""))
+    assert (found.line, found.code, found.level, found.proposed) == (5, "outlier", "warning", "71.2")
+
+
+def test_states_that_were_moved_out_need_none(lint: Lint):
+    assert lint(VARIANTS.format(one="71.2", other="6.15", more=" with offload")) == []

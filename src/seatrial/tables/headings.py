@@ -311,6 +311,17 @@ _IN_COMPANY: dict[str, tuple[str, Kind, frozenset[str]]] = {
     "stage": ("zero_stage", "zero", frozenset({"mbs", "gbs", "dp"})), "kv": ("kv_heads", "count", frozenset({"heads"})),
 }
 """What a word means beside columns of these fields, where no other column says it."""
+_KEPT = frozenset("peak max maximum alloc allocated reserved footprint usage used high water mark watermark hwm spitze pico "
+                  "picco per gpu device rank each card cuda torch".split())  # fmt: skip
+_KEEPS = frozenset("peak alloc allocated reserved footprint watermark hwm spitze pico picco".split())
+_FILLS = frozenset({"mbs", "zero_stage", "recompute"})
+"""What sets how full a device is: beside those a peak is one of memory, where devices differ it may be one of FLOP/s."""
+
+
+def _is_peak_memory(heading: str, named: set[str]) -> bool:
+    words = {*normal(heading).split()}
+    return words <= _KEPT and bool(words & _KEEPS or {"high", "water"} <= words) and bool(_FILLS & named) \
+        and not {"mem_value", "machine"} & named
 
 
 _OF_A_DEVICE = {"bs", "bsz", "batch size"}
@@ -339,6 +350,9 @@ def _settled(given: tuple[Column, ...]) -> list[Column]:
         field, kind, beside = _IN_COMPANY.get(normal(column.heading), ("", "word", frozenset()))
         if not column.field and field not in named and beside & named and not (field == "zero_stage" and "pp" in named):
             columns = [*columns[:at], Column(heading=column.heading, field=field, kind=kind), *columns[at + 1 :]]
+    kept = [at for at, one in enumerate(columns) if not one.field and _is_peak_memory(one.heading, named)]
+    if kept:  # of what is allocated and what is reserved the first, as elsewhere
+        columns[kept[0]] = Column(heading=columns[kept[0]].heading, field="mem_value", kind="memory")
     for at, (before, column) in enumerate(pairwise(columns), 1):
         # `GPU | #`: which, and how many.
         if column.heading.strip().lower() in ("#", "n", "count", "qty") and before.field in ("gpus", "machine"):

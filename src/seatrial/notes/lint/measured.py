@@ -113,8 +113,12 @@ def repair(row: Row, name: str, value: float, bounds: tuple[float, float], broke
         score += leaning(row, name, figure.value, value)
     elif name[1:] not in older(tuple(row.record.printed)):  # a time before a change is as long as the model has it
         score += in_line(row, name, figure.value, value)
-    if name in ("mfu", "hfu") and not why and any(abs(math.log(ratio * a / b)) < 0.006 for a in PEAKS for b in PEAKS if a != b):
-        score, why = score + PEAK, " (over the peak of another device)"
+    if name in ("mfu", "hfu") and (not why or slip is not None and slip.how == "one digit changed"):
+        if times := _over_another_peak(row, ratio, min(tight, MEANS / 4)):
+            score, why = score + PEAK * (1 + (not why)), " (over the peak of another device)"
+            shown = like.like(figure.value / times if loose else value)
+        elif not why and any(abs(math.log(ratio * a / b)) < 0.006 for a in PEAKS for b in PEAKS if a != b):
+            score, why = score + PEAK, " (over the peak of another device)"
     unexplained = not why and not copied and name[:1] != EXTRA
     if unexplained and any(abs(abs(math.log(ratio)) - math.log(power)) < 0.006 for power in (2, 4)):
         score -= DOUBLED + (name == "sec_per_it")
@@ -125,6 +129,25 @@ def repair(row: Row, name: str, value: float, bounds: tuple[float, float], broke
         score, why, code = score + other.score, f" ({other.message})", other.code
     shown += "%" if row.cell(name).endswith("%") else ""
     return Repair(name=name, value=value, shown=shown, score=score + stale(row, name), why=why, code=code)
+
+
+def _over_another_peak(row: Row, ratio: float, near: float) -> float:
+    """The peak of the row's device over that of another one, where a share is off by just that; else 0."""
+    own = row.device.peak_tflops.get("bf16") if row.device is not None else None
+    mates = [mate for mate in row.around if mate is not row and mate.record.machine == row.record.machine]
+    if row.states("machine") and 2 * sum(_is_as_fast(row, mate) for mate in mates) <= len(mates):
+        return 0.0  # it may as well be the device that is another one
+    times = [own / other for other in PEAKS if own and abs(math.log(own / other)) > GRAVE]
+    return next((each for each in times if abs(math.log(ratio / each)) < near), 0.0)
+
+
+def _is_as_fast(row: Row, other: Row) -> bool:
+    """As two rows of one device may be."""
+    both = [each.get("tflops") or each.get("tokens_per_s_per_process") or math.nan for each in (row, other)]
+    return 1 / FASTER < both[0] / both[1] < FASTER
+
+
+FASTER = 1.6
 
 
 def _like(row: Row, name: str, figure: Printed) -> Printed:

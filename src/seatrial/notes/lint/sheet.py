@@ -5,6 +5,7 @@
 """
 from __future__ import annotations
 
+import math
 import operator
 import re
 from collections import Counter
@@ -14,7 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from seatrial.notes.lint import digits
-from seatrial.notes.lint.headings import fields_of
+from seatrial.notes.lint.headings import field_of, fields_of
 from seatrial.notes.lint.labels import is_mixture
 from seatrial.notes.lint.prose import Prose
 from seatrial.notes.lint.row import MEASURED, MOST, NEAR, Row
@@ -74,7 +75,7 @@ class Sheet:
     @classmethod
     def of(cls, records: Iterable[Record], prose: Mapping[str, Prose] | None = None) -> Sheet:
         sheet = cls([], dict(prose or {}))
-        for record in records:
+        for record in _with_settings(list(records)):
             text = sheet.prose.get(record.source_file)
             record = _labelled(record)
             known = _in_sequences(record if text is None else text.hints.enriched(record))
@@ -84,6 +85,7 @@ class Sheet:
             sheet.rows.append(row)
         for rows in sheet.tables.values():
             _nearly_in_sequences(rows)
+            _as_fractions(rows)
         return sheet
 
     @cached_property
@@ -192,6 +194,60 @@ def _in_sequences(record: Record) -> Record:
         return record
     inferred = tuple(name for name in record.inferred if name != "gbs")
     return replace(record, gbs=sequences(record, heading, unit), inferred=inferred)
+
+
+_SETTINGS = ("gpus", "nodes", "dp", "tp", "pp", "cp", "ep", "mbs", "gbs", "seq", "size_label", "zero_stage", "recompute",
+             "machine")  # fmt: skip
+
+
+def _with_settings(records: list[Record]) -> list[Record]:
+    """Rows of a table of results with what a table above lists under the same name: `P1` of 64 GPUs, and below its times."""
+    tables: dict[tuple[str, int], list[int]] = {}
+    for at, record in enumerate(records):
+        if record.table is not None:
+            tables.setdefault((record.source_file, record.table), []).append(at)
+    lists: dict[tuple[str, str], dict[str, Record]] = {}
+    for (file, _), places in tables.items() if len(tables) > 1 else ():
+        rows = [records[at] for at in places[:MOST]]
+        name = next(iter(rows[0].printed), "")
+        keys = [row.printed.get(name, "").strip() for row in rows]
+        if len(rows) < 3 or len(keys) != len(places) or not all(keys) or len({*keys}) < len(keys) or field_of(name):
+            continue
+        listed = lists.get((file, name))
+        if listed is None and all(row.state == "planned" for row in rows):
+            lists[file, name] = dict(zip(keys, rows))
+        elif listed is not None and {*keys} <= {*listed}:
+            for at, key in zip(places, keys):
+                own, theirs = (fields_of(tuple(row.printed)) for row in (records[at], listed[key]))
+                values = {one: value for one in _SETTINGS if one in theirs and one not in own
+                          and (value := getattr(listed[key], one, None))}  # fmt: skip
+                if "gpus" in values or "nodes" in values:
+                    values.pop("dp", None)  # whether they multiply is asked once, where they are listed
+                if _multiplies(listed[key]):
+                    records[at] = records[at].changed(values)
+    return records
+
+
+def _multiplies(record: Record) -> bool:
+    """Whether no degree of a layout is known to be wrong."""
+    world = math.prod(degree or 1 for degree in (record.dp, record.tp, record.pp, record.cp))
+    replicas = (record.dp or 1) * (record.mbs or 1)
+    return (not record.gpus or not record.dp or world == record.gpus) and (record.gbs or 0) % replicas == 0
+
+
+MOST_OF_PEAK = 10.0
+
+
+def _as_fractions(rows: list[Row]) -> None:
+    """`1.333` among 0.42 and 0.41 is more than the whole peak, and not 1.3 per cent."""
+    for name in ("mfu", "hfu"):
+        read = [(row, digits.alone(row.cell(name)), value) for row in rows[:MOST] if (value := getattr(row.record, name))]
+        above = [(row, number) for row, number, value in read if number and number > 1.5 * value]
+        others = [value for _, number, value in read if number == value]
+        if 0 < len(above) <= max(1, len(read) // 4) and len(others) >= 3 and len(above) + len(others) == len(read):
+            for row, number in above:
+                if number < MOST_OF_PEAK:
+                    row.record = row.record.changed({name: number})
 
 
 def _nearly_in_sequences(rows: list[Row]) -> None:

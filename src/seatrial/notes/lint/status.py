@@ -17,7 +17,7 @@ from seatrial.notes.lint.row import MEASURED, Row
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.read.statements import read_status
 from seatrial.tables import Problem
-from seatrial.tables.headings import NUMBER, read_heading
+from seatrial.tables.headings import NUMBER, clean, read_heading
 from seatrial.tables.unknown import is_known
 
 _CLOCK = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?) ?([kKMG]?)[Hh][Zz]\b")
@@ -98,15 +98,17 @@ def contradicted(row: Row) -> Iterator[Finding]:
     if not failed:
         yield from _ran_all_the_same(row)
         return
-    if not record.sec_per_it or (record.iteration or 0) > 1:  # it ran so far before it failed
+    rated = any(getattr(record, one) for one in RATES)
+    time = row.cell("sec_per_it") or record.sec_per_it
+    if not (record.sec_per_it or rated) or (record.iteration or 0) > 1:  # it ran so far before it failed
         return
     name = "outcome" if row.cell("outcome") else "state"
-    if record.tflops or record.tokens_per_s or record.tokens_per_s_per_process:
-        message = f"{cell}, but {row.cell('sec_per_it') or record.sec_per_it} and a rate as of a run that went through"
+    if rated:
+        message = f"{cell}, but {f'{time} and ' if record.sec_per_it else ''}a rate as of a run that went through"
         proposed = _of_those_that_ran(row, row.columns[name]) or "ok"
         yield row.find("outcome-vs-figures", "warning", message, name=name, proposed=proposed)
     elif not any(mate is not row and mate.record.sec_per_it and read_status(mate.cell(name)).failed for mate in row.around):
-        message = f"{cell}, but a time of {row.cell('sec_per_it') or record.sec_per_it}: did it run?"
+        message = f"{cell}, but a time of {time}: did it run?"
         yield row.find("outcome-vs-figures", "warning", message, name=name)
 
 
@@ -120,9 +122,15 @@ def _is_bare(cell: str) -> bool:
     return len(cell) < MOST_BARE and _BARE.fullmatch(cell) is not None
 
 
+@functools.lru_cache(maxsize=65536)
+def _is_failure(cell: str) -> bool:
+    """Where a figure belongs: words alone, and of a failure."""
+    return 0 < len(cell) < MOST_BARE and not NUMBER.search(cell) and bool(read_status(clean(cell)).failed)
+
+
 def _ran_all_the_same(row: Row) -> Iterator[Finding]:
-    """Nothing but `OOM` for the memory, as the remark or in a column of words, beside a time or a rate of the run; in several
-    rows it is a habit."""
+    """Nothing but `OOM` for the memory, as the remark, in a column of words or for one figure of the run, beside another one;
+    in several rows it is a habit."""
     def says(one: Row, heading: str) -> bool:
         record = one.record
         ran = any(getattr(record, name) for name in RATES) and (record.sec_per_it or heading not in beside)
@@ -138,6 +146,26 @@ def _ran_all_the_same(row: Row) -> Iterator[Finding]:
             proposed = None if heading in beside else _of_those_that_ran(row, heading)
             yield row.find("outcome-vs-figures", "warning", message, column=heading, printed=row.cells[heading],
                            proposed=proposed)  # fmt: skip
+            return
+    yield from _figure_beside(row)
+
+
+def _figure_beside(row: Row) -> Iterator[Finding]:
+    """`OOM` for the time and a rate beside it, or for the memory and a time: a run that failed has neither. What a device held
+    when it failed may well be known."""
+    def figures(one: Row, heading: str) -> list[str]:
+        return [name for name in ("sec_per_it", *RATES) if one.columns.get(name) not in (None, heading)
+                and getattr(one.record, name) and NUMBER.match(one.cell(name).lstrip("*`~"))]  # fmt: skip
+
+    for heading in (row.columns.get(name, "") for name in ("mem_value", "sec_per_it", *RATES) if row.record.outcome):
+        beside = figures(row, heading) if _is_failure(row.cells.get(heading, "")) else []
+        others = (mate for mate in row.around if beside and mate is not row and _is_failure(mate.cells.get(heading, "")))
+        if beside and not any(figures(mate, heading) for mate in others):
+            name = beside[0]
+            same = next((mate for mate in row.around if mate is not row and mate.cell(name) == row.cell(name)), None)
+            pasted = f", that of {same.where}" if same is not None else ""
+            message = f"{heading} {row.cells[heading]}, but {row.column(name)} {row.cell(name)}{pasted}: did it run?"
+            yield row.find("outcome-vs-figures", "warning", message, name=name)
             return
 
 

@@ -10,8 +10,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
+from seatrial.notes.lint import digits
 from seatrial.notes.lint.broken import broken_and_kept
-from seatrial.notes.lint.digits import slip
 from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
@@ -30,7 +30,38 @@ def check(sheet: Sheet) -> list[Finding]:
         rows = [row for row in mates[:MOST_ROWS] if row.tabular]
         for name, of in _pairs(rows[0]) if len(rows) > 2 * FEWEST else ():
             found += _odd(rows, name, of)
+        found += _of_a_layout(rows) if len(rows) > 2 * FEWEST else ()
     return found
+
+
+def _of_a_layout(rows: list[Row]) -> Iterator[Finding]:
+    """What is worked out from the layout is the same in all rows of it, whatever else they change: the states of a device by
+    ZeRO stage and degrees. One that has another layout's figure was pasted."""
+    layouts: dict[object, list[Row]] = {}
+    for row in rows:
+        record = row.record
+        layout = (record.size_label, record.machine, row.world, record.dp, record.tp, record.pp, record.zero_stage, record.seq,
+                  record.dtype, row.all_beside)  # fmt: skip
+        layouts.setdefault(layout, []).append(row)
+    several = [group for group in layouts.values() if len(group) > 1]
+    for heading in rows[0].extras if len(several) > 1 and max(map(len, several)) > 2 else ():
+        cells = [[clean(row.record.printed.get(heading, "")) for row in group] for group in several]
+        usual = [Counter(of_group).most_common(1)[0] for of_group in cells]
+        odd = [(at, row) for at, group in enumerate(several) for row, cell in zip(group, cells[at]) if cell != usual[at][0]]
+        if len(odd) != 1 or len({cell for cell, _ in usual}) < len(usual):
+            continue
+        at, row = odd[0]
+        theirs, count = usual[at]
+        figure = clean(row.record.printed.get(heading, ""))
+        fine = all(NUMBER.match(cell) and len(re.sub(r"\D", "", cell).strip("0")) > 2 for cell, _ in usual)
+        others = [mate for mate in rows if mate is not row and clean(mate.record.printed.get(heading, "")) == figure]
+        if count < 2 or not fine or not NUMBER.match(figure) or row.settled:
+            continue
+        meant = float(digits.plain(theirs))
+        if others or digits.slip(figure, (0.9999 * meant, 1.0001 * meant)) is not None:
+            from_there = f" (what is printed is that of {others[0].where})" if others else ""
+            message = f"{heading} {figure} -> {theirs}{from_there}: the other rows of the layout have {theirs}"
+            yield row.find("outlier", "error", message, column=heading, printed=figure, proposed=theirs)
 
 
 def _pairs(row: Row) -> Iterator[tuple[str, str]]:
@@ -59,7 +90,7 @@ def _odd(rows: list[Row], name: str, of: str) -> Iterator[Finding]:
             continue
         other = next((pair[0] for pair in usual.values() if pair[1] == figure), "")
         meant = float(NUMBER.match(theirs)[0].replace(",", ""))  # type: ignore[index]
-        typed = slip(figure, (0.999 * meant, 1.001 * meant))
+        typed = digits.slip(figure, (0.999 * meant, 1.001 * meant))
         both = f"{name} {label} has {of} {theirs} in the other rows, not {figure}"
         if not other and typed is None:
             yield row.find("label-vs-params", "warning", both, column=of, printed=figure)

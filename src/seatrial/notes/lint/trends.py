@@ -10,12 +10,13 @@ among themselves, it is the one.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 
 import numpy as np
 
-from seatrial.notes.lint.digits import slips
+from seatrial.notes.lint.digits import slip, slips
 from seatrial.notes.lint.duplicates import settings
 from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.labels import label_parameters
@@ -50,6 +51,7 @@ SCATTER = 1.15
 """Within which a figure is as another row has it."""
 FEWEST, AT_ONCE, SHARE, ODD = 4, 40, 0.6, 6
 """Rows; that are compared with each other; which share of them has to deny a row; and one in how many may be odd."""
+MOST_ROWS = 500
 CERTAIN, DENIED = math.log(2.5), 3
 """How far beyond what is allowed, and by how many rows, a point that moved is certain."""
 
@@ -65,6 +67,7 @@ def check(sheet: Sheet, doubted: set[tuple[str, int | None]]) -> list[Finding]:
                 and (row.record.source_file, row.record.source_line) not in doubted]  # fmt: skip
         for start in range(0, len(rows), AT_ONCE):
             found += _among(rows[start : start + AT_ONCE], names)
+        found += _memory_points(rows[:MOST_ROWS]) if "mem_value" in names else []
     return found
 
 
@@ -131,6 +134,40 @@ class _Compared:
         """The row that denies it and differs the least."""
         others = np.flatnonzero(self.denied[row])
         return int(min(others, key=lambda other: (self.most[row, other] - self.least[row, other], abs(other - row))))
+
+
+_MOVED_OUT = re.compile(r"off-?load|lora|quant|\b(?:int|nf|fp)-?4\b|\b[48]-?bit|nvme", re.IGNORECASE)
+"""What takes weights or states from a device, or most of their bits."""
+_NARROW, _OUTSIDE = 2.0, 3.3
+"""Most over least of the memory of the other rows, and how far beyond them one is whose point has moved."""
+
+
+def _memory_points(rows: list[Row]) -> list[Finding]:
+    """The one row of a model that needs a tenth, or ten times, of what all others need within a factor of two."""
+    groups: dict[object, list[tuple[float, Row]]] = {}
+    for row in rows:
+        record = row.record
+        if record.mem_gib and row.cell("mem_value"):
+            alike = record.size_label, record.machine, record.mem_unit, record.layers, record.hidden
+            groups.setdefault(alike, []).append((record.mem_gib, row))
+    found = []
+    for group in (group for group in groups.values() if len(group) >= FEWEST):
+        group.sort(key=lambda each: each[0])
+        for (memory, row), others in ((group[0], group[1:]), (group[-1], group[:-1])):
+            low, high, figure = others[0][0], others[-1][0], row.printed("mem_value")
+            if high > _NARROW * low or low / _OUTSIDE < memory < high * _OUTSIDE or figure is None:
+                continue
+            if row.settled or "mem_value" in row.reasons or _MOVED_OUT.search(row.text):
+                continue
+            scale = figure.value / memory
+            typed = slip(figure.like(figure.value), figure.span(0.85 * low * scale, 1.18 * high * scale))
+            if typed is None or typed.how not in ("the point moved", "a digit too many", "a digit lost"):
+                continue
+            row.reasons["mem_value"] = "outlier"
+            there = f"the other rows have {figure.shown(low * scale):g} to {figure.shown(high * scale):g}"
+            message = f"{row.cell('mem_value')} -> {typed.text} ({typed.how}): {there}"
+            found.append(row.find("outlier", "warning", message, name="mem_value", proposed=typed.text))
+    return found
 
 
 def _figure(row: Row, name: str) -> float:
