@@ -324,7 +324,7 @@ def test_twice_the_time_of_a_batch_that_the_text_says_is_asked_about(lint):
     found = lint(SAID_ABOVE.replace("8.80", "17.60"))
     assert [(f.line, f.level) for f in found] == [(8, "warning")] and "s/step 8.80" in found[0].message
     twice = SAID_ABOVE.replace("16.97", "33.94").replace("8.80", "17.60")  # two rows with a batch of their own
-    assert {f.code for f in lint(twice)} <= {"outlier"}  # a quarter of the time on twice the devices is asked about all the same
+    assert {f.code for f in lint(twice)} <= {"outlier"}  # a quarter of the time on twice the devices is asked about
 
 
 STEP_BY_STEP = "70B on 64 H100, GBS 512, sequence 4096.\n\n" + table("""
@@ -396,6 +396,21 @@ def test_half_a_sequence_for_a_device_is_none(lint):
         128  1  29.52
         256  0.5  28.81
     """)) == []
+
+
+def test_a_batch_for_each_device_is_one_for_each_of_those_that_share_a_replica(lint):
+    shared = """Sequence 8192.
+
+| model | chips | fsdp | tensor | per-device batch | step (s) | tok/s/chip |
+|---|---|---|---|---|---|---|
+| 7b | 16 | 16 | 1 | 4 | 5.486 | 5,973 |
+| 13b | 32 | 32 | 1 | 4 | 10.490 | 3,124 |
+| 70b | 128 | 64 | 2 | 2 | 31.089 | 527 |
+| 70b | 256 | 64 | 4 | 2 | 32.125 | 510 |
+"""
+    assert lint(shared) == []
+    found = lint(shared.replace("31.089", "13.089"))
+    assert [(f.line, f.column, f.proposed) for f in found] == [(7, "step (s)", "31.089")]
 
 
 def test_a_pair_of_another_device_names_its_row(lint):
