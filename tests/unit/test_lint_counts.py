@@ -181,3 +181,32 @@ def test_batches_of_a_device_and_devices_are_known_by_their_words(heading: str, 
 )  # fmt: skip
 def test_a_cell_may_be_a_whole_layout(cell: str, layout: dict[str, int]):
     assert laid_out(cell) == layout
+
+
+OF_TWO_SIZES = "\n\n| GPUs | s/it |\n|---|---|\n| 8 | 1.5 |\n| 16 | 0.8 |\n"
+
+
+@pytest.mark.parametrize(("said", "right", "wrong"), [
+    ("70B: 80 layers, hidden 8192, FFN 28672, 64 heads, 8 KV groups, vocab 128256, {} parameters", "70.6B", "80.6B"),
+    ("Llama: 80 layers, d_model=8192, d_ff=28672, n_heads=64, n_kv_heads=8, vocab=128256. Parameters: {}.",
+     "70.6 billion", "76.0 billion"),
+    ("num_layers: 48\nhidden_size: 6144\nnum_heads: 64\nvocab: 51200\nparams: {}", "22.1B", "32.1B"),
+    ("24 couches, une dimension cachée de 2048, 16 têtes, vocabulaire de 50304, soit {} de paramètres",
+     "1,32 milliards", "2,32 milliards"),
+    ("32 Schichten, hidden 4096, 32 Köpfe, Vokabular 32000, ffn 11008: {} Parameter", "6,74 Milliarden", "7,64 Milliarden"),
+])  # fmt: skip
+def test_parameters_of_a_text_are_those_of_its_shape_or_what_a_hand_meant(tmp_path, said, right, wrong):
+    path = tmp_path / "n.md"
+    found = {}
+    for size in (right, wrong):
+        path.write_text(said.format(size) + OF_TWO_SIZES, encoding="utf-8")
+        found[size] = [(f.code, f.printed, f.proposed) for f in look_at([str(path)])[0] if f.level != "info"]
+    assert found[right] == []
+    assert found[wrong] == [("label-vs-params", wrong, right)]
+
+
+def test_layers_that_were_mistyped_are_not_said_twice(tmp_path):
+    text = Path("tests/data/notes/open/mixed/planned-and-measured.md").read_text(encoding="utf-8")
+    (tmp_path / "n.md").write_text(text, encoding="utf-8")
+    found = [f for f in look_at([str(tmp_path / "n.md")])[0] if f.line == 3 and f.level == "error"]
+    assert [(f.column, f.proposed) for f in found] == [("layers", "60")]
