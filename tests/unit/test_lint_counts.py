@@ -205,6 +205,20 @@ def test_parameters_of_a_text_are_those_of_its_shape_or_what_a_hand_meant(tmp_pa
     assert found[wrong] == [("label-vs-params", wrong, right)]
 
 
+@pytest.mark.parametrize("said", [
+    "32 layers, d_model 4096, 8 experts top-2, expert d_ff 14336, vocab 32000. Total {} parameters, 12.9B active.",
+    "- 32 layers, hidden 4096, 8 experts top-2, expert ffn 14336, vocab 32000\n- parameters: {} total, 12.9B active",
+    "32 layers, hidden 4096, vocab 32000, 8 experts of width 14336, 2 active per token: {} parameters, 12.9 billion active.",
+    "Модель: {} параметров всего, 12,9 млрд активных (8 экспертов, top-2, 32 слоя, hidden 4096, FFN 14336, словарь 32000).",
+])  # fmt: skip
+def test_parameters_of_a_mixture_are_those_of_its_experts(tmp_path, said):
+    path, found = tmp_path / "n.md", []
+    for size in ("46,7 млрд", "56,7 млрд") if "млрд" in said else ("46.7B", "56.7B"):
+        path.write_text(said.format(size) + OF_TWO_SIZES, encoding="utf-8")
+        found.append([(f.printed, f.proposed) for f in look_at([str(path)])[0] if f.level != "info"])
+    assert found == [[], [("56.7B", "46.7B")]]
+
+
 def test_layers_that_were_mistyped_are_not_said_twice(tmp_path):
     text = Path("tests/data/notes/open/mixed/planned-and-measured.md").read_text(encoding="utf-8")
     (tmp_path / "n.md").write_text(text, encoding="utf-8")

@@ -41,11 +41,19 @@ def check(sheet: Sheet, problems: Iterable[Problem]) -> list[Finding]:
         rows = sheet.files.get(file, [])
         vocab = next((row.vocab for row in rows if row.vocab), 0) or 0
         shape = next(((row.layers, row.hidden, vocab) for row in rows if row.layers and row.hidden), None)
-        for number, line in enumerate(text.lines, 1) if text.has("active", "activated") else ():
-            if "active" in line or "activated" in line:
+        for number, line in enumerate(text.lines, 1) if text.has(*_PASSED) else ():
+            if any(word in line for word in _PASSED) and len(line) <= 2000:
+                line = _in_billions(line)
+                block = [_in_billions(each) for each in _around(text.lines, number)]
+                alone = len({layers for each in block if (layers := read_sentence(each).get("layers"))}) < 2
+                around = " ".join(block) if alone else line  # else it describes several models
                 said, listed = read_sentence(line), _LAYERS.search(line)
+                if not said.get("layers"):
+                    said, listed = read_sentence(around), _LAYERS.search(around)
                 own = said.get("layers"), said.get("hidden") or listed and int(listed[1]), said.get("vocab", vocab)
-                found += _sentence(file, number, line, own if own[0] and own[1] else shape)  # type: ignore[arg-type]
+                described = around if len({*_EXPERTS.findall(around)}) == 1 and not _EXPERTS.search(line) else line
+                found += _sentence(file, number, line, described,
+                                   own if own[0] and own[1] else shape)  # type: ignore[arg-type]
         several = text.has("moe", "expert", "mixtral", "专家", "エキスパート", "эксперт")
         if not several or not any(map(_SEVERAL.search, text.lines)):
             found += _counted(file, text.lines)  # else which of the models a sentence speaks of is not to be told
@@ -314,11 +322,40 @@ _TOTAL = re.compile(r"\b(?:total|params?|parameters)\W{1,3}(\d+(?:\.\d+)?) ?B\b|
 _LAYERS = re.compile(r"\b\d{1,3} layers, (?:hidden )?(\d{3,5})\b")
 _ACTIVE = re.compile(r"(?:\b(\d+(?:\.\d+)?) ?B (?:active|activated)|\b(?:active|activated)\W{1,3}(\d+(?:\.\d+)?) ?B\b)", re.I)
 _EXPERTS, _TOP = re.compile(r"\b(\d{1,4}) (?:routed )?experts\b", re.I), re.compile(r"\btop[- ]?(\d{1,2})\b", re.I)
+_OF_A_TOKEN = re.compile(r"\b(\d{1,2}) (?:of them |experts )?(?:are )?(?:active|activated|chosen|routed)? ?"
+                         r"(?:per|for each|a|for every) token\b", re.I)  # fmt: skip
 _WIDTH = re.compile(r"\b(?:moe[ _-]?ffn|d[_ -]?ff|ffn|mlp|intermediate)(?: (?:size|dim|width|hidden))?\W{1,3}(\d{3,6})\b|"
                     r"\bexperts (?:x|×|of|of width|with) (\d{3,6})\b", re.I)  # fmt: skip
 
 
-def _sentence(file: str, number: int, line: str, shape: tuple[int, int, int] | None) -> Iterator[Finding]:
+_PASSED = ("active", "activated", "Active", "актив", "aktiv", "actif", "activo", "attiv", "ativo")
+_SAID = {re.compile(pattern, re.IGNORECASE): word for pattern, word in {
+    r"(?:активн\w+|aktiven?|actifs|activos|attivi|ativos)\b": "active",
+    r"(?:эксперт\w*|experten|expertos|esperti)\b": "experts",
+    r"параметр\w*|\bparametern?\b": "parameters", r"\bвсего\b": "total"}.items()}  # fmt: skip
+_BILLIONS = re.compile(r"(\d+(?:[.,]\d+)?) ?(?:billions?|milliards?|milliarden|miliardi|Mrd\.?|млрд\.?)"
+                       r"(?: of| de| di)?(?!\w)", re.IGNORECASE)  # fmt: skip
+
+
+def _in_billions(line: str) -> str:
+    """With `46,7 млрд` as 46.7B, and the few words that such a sentence needs."""
+    line = _BILLIONS.sub(lambda match: f"{match[1].replace(',', '.')}B", in_english(line))
+    for pattern, word in _SAID.items() if not line.isascii() or "B" in line else ():
+        line = pattern.sub(word, line)
+    return line
+
+
+def _around(lines: tuple[str, ...], number: int) -> list[str]:
+    """The paragraph or list that a line is part of."""
+    top = end = number - 1
+    while top > 0 and number - top < 12 and lines[top - 1].strip() and not lines[top - 1].lstrip().startswith(("|", "#")):
+        top -= 1
+    while end + 1 < len(lines) and end - number < 12 and lines[end + 1].strip() and not lines[end + 1].lstrip().startswith("|"):
+        end += 1
+    return list(lines[top : end + 1])
+
+
+def _sentence(file: str, number: int, line: str, around: str, shape: tuple[int, int, int] | None) -> Iterator[Finding]:
     active = _ACTIVE.search(line)
     total = next((match for match in _TOTAL.finditer(line) if active and not _overlap(match, active)), None)
     if total is None or active is None:
@@ -327,9 +364,9 @@ def _sentence(file: str, number: int, line: str, shape: tuple[int, int, int] | N
 
     def finding(match: re.Match[str], message: str, meant: float | None) -> Finding:
         value = next(filter(None, match.groups()))
-        proposed = match[0].replace(value, f"{meant:.{len(value.partition('.')[2])}f}") if meant else None
+        proposed = f"{meant:.{len(value.partition('.')[2])}f}B" if meant else None
         return Finding(file=file, line=number, code="label-vs-params", level="error", message=message, column=None,
-                       printed=match[0], proposed=proposed)  # fmt: skip
+                       printed=f"{value}B", proposed=proposed)  # fmt: skip
 
     if passed >= said:
         value = next(filter(None, active.groups()))
@@ -340,7 +377,7 @@ def _sentence(file: str, number: int, line: str, shape: tuple[int, int, int] | N
         yield Finding(file=file, line=number, code="label-vs-params", level="error", message=message, printed=active[0],
                       proposed=shown)  # fmt: skip
         return
-    counted = _experts(line, shape)
+    counted = _experts(around, shape)
     if counted is None:
         return
     for match, what, value, (low, high) in ((total, "in all", said, counted[0]), (active, "active", passed, counted[1])):
@@ -356,7 +393,7 @@ def _overlap(one: re.Match[str], other: re.Match[str]) -> bool:
 
 def _experts(line: str, shape: tuple[int, int, int] | None) -> tuple[tuple[float, float], tuple[float, float]] | None:
     """Billions in all and of a token, at least and at most, where every layer has experts and the sentence says which."""
-    experts, top, width = _EXPERTS.search(line), _TOP.search(line), _WIDTH.search(line)
+    experts, top, width = _EXPERTS.search(line), _TOP.search(line) or _OF_A_TOKEN.search(line), _WIDTH.search(line)
     if experts is None or top is None or width is None or shape is None or re.search(r"shared|dense", line, re.I):
         return None
     layers, h, vocab = shape
