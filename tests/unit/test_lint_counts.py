@@ -224,3 +224,36 @@ def test_layers_that_were_mistyped_are_not_said_twice(tmp_path):
     (tmp_path / "n.md").write_text(text, encoding="utf-8")
     found = [f for f in look_at([str(tmp_path / "n.md")])[0] if f.line == 3 and f.level == "error"]
     assert [(f.column, f.proposed) for f in found] == [("layers", "60")]
+
+
+MESHES = "Data x model.\n\n| chips | {} | step (s) |\n|---|---|---|\n" + "".join(
+    f"| {chips} | {mesh} | {time} |\n" for chips, mesh, time in (
+        (16, "16x1", 4.16), (32, "32x1", 2.12), (32, "16x2", 2.24), (64, "64x1", 1.08), (64, "32x2", 1.16), (64, "16x4", 1.27)))
+
+
+@pytest.mark.parametrize("heading", ["mesh", "topology", "сетка"])
+def test_a_mesh_has_the_devices_of_its_row(tmp_path: Path, heading: str):
+    text = MESHES.format(heading)
+    assert said(tmp_path, text) == []
+    found = said(tmp_path, text.replace("32 | 16x2", "32 | 32x2"))
+    assert [(f.line, f.code, f.column, f.proposed) for f in found] == [(7, "world-size", heading, "16x2")]
+
+
+def test_a_product_that_is_something_else_is_no_mesh(tmp_path: Path):
+    others = [("16x1", "2x3"), ("32x1", "2x5"), ("16x2", "3x5"), ("64x1", "2x7"), ("32x2", "32x2"), ("16x4", "16x4")]
+    text = MESHES.format("image")
+    for mesh, other in others:
+        text = text.replace(mesh, other)
+    assert said(tmp_path, text) == []
+
+
+def test_a_sequence_that_another_table_denies_too_is_the_one_of_two(tmp_path: Path):
+    head = "Sequence length 1024 and a batch of 512 sequences everywhere but where the table has a column.\n\n"
+    one = "### Sizes\n\n| chips | step (s) | tokens/s |\n|---|---|---|\n" + "".join(
+        f"| {chips} | {time} | {512 * 2048 / time:.0f} |\n"
+        for chips, time in ((16, 4.155), (32, 2.115), (64, 1.076), (128, 0.834)))
+    two = "\n### Batches\n\n| batch (seqs) | step (s) | tokens/s |\n|---|---|---|\n" + "".join(
+        f"| {gbs} | {time} | {gbs * 2048 / time:.0f} |\n"
+        for gbs, time in ((128, 0.205), (256, 0.369), (512, 0.671), (1024, 1.318)))
+    found = [f for f in said(tmp_path, head + one + two) if f.code == "header-vs-row"]
+    assert {(f.line, f.printed, f.proposed) for f in found} == {(1, "1024", "2048")}

@@ -25,6 +25,7 @@ from seatrial.notes.lint import (
     formulas,
     layout,
     levels,
+    meshes,
     model_size,
     plausible,
     relations,
@@ -50,7 +51,7 @@ __all__ = ["CODES", "LEVELS", "Finding", "lint", "look", "look_at"]
 
 Rule = Callable[[Sheet], list[Finding]]
 RULES: tuple[Rule, ...] = (
-    formulas.establish, relations.learn, layout.check_processes, cells.check, repairs.check, throughput.check,
+    formulas.establish, relations.learn, layout.check_processes, meshes.check, cells.check, repairs.check, throughput.check,
     duplicates.check, layout.check_divisible, derived.check, model_size.check, plausible.check, speeds.check, status.check,
     together.check, changes.check, totals.check, levels.check, sums.check,
 )  # fmt: skip
