@@ -48,22 +48,23 @@ HEADINGS = {
         "Size; Model size; Params; # params; Parameters; Model; #Parameters; num params",
     "recompute":
         "AC; Activation checkpointing; Recompute; act ckpt; Gradient checkpointing; activation recomputation; "
-        "Act. Ckpt.; grad ckpt",
+        "Act. Ckpt.; grad ckpt; remat_policy",
     "zero_stage":
         "ZeRO; ZeRO stage; ZS; zero_stage; DeepSpeed stage; ZeRO-stage",
     "dtype":
-        "dtype; Precision; Data type; Mixed precision; compute dtype; prec",
+        "dtype; Precision; Data type; Mixed precision; compute dtype; prec; amp",
     "sec_per_it":
         "Sec/it; s/it; Step time; Iteration time (s); time per step; latency(ms); Latency; iter time (ms); "
         "Step Time (sec); ms/step; step_time_ms; sec / step; s / iter; Time/iter (s); seconds per iteration; "
         "Avg. step time; Step latency (ms); it/s; steps/sec; Time per iteration [s]; iteration_time; train step time; "
         "Elapsed time per iteration (ms); Time/step; Sec per iter; Step duration (s); mean iter time; elapsed/iter; "
         "latency per step (ms); batch time (s); update time (s); s/opt-step; мс/шаг; 스텝 시간 (초); tijd/stap (s); "
-        "train_steps_per_second; optimizer steps/s; 秒/反復; v0.7 (ms/step); s/it before",
+        "train_steps_per_second; optimizer steps/s; 秒/反復; v0.7 (ms/step); s/it before; 1ステップ(秒); с/шаг; время шага, с",
     "tflops":
         "TFLOPs; TFLOPS/GPU; TFLOP/s/GPU; Model TFLOP / sec / GPU; Model TFLOPS/GPU; TFLOPs per GPU; TFLOPs/s/device; "
         "Achieved TFLOPs; HW TFLOPS; TFLOP/s per chip; tflops_per_gpu; Avg TFLOPs; teraFLOP/s per GPU; "
-        "TFLOPS per device; TFLOP/GPU/s; Measured TFLOPS; TFLOPs/proc; TFLOPs par processus; flops_per_sec_per_gpu (TFLOPS)",
+        "TFLOPS per device; TFLOP/GPU/s; Measured TFLOPS; TFLOPs/proc; TFLOPs par processus; flops_per_sec_per_gpu (TFLOPS); "
+        "model_tflops_per_gpu_6N; TFLOP/s/GPU (6N)",
     "tokens_per_s_per_process":
         "tokens/s/GPU; Tokens / sec / GPU; tok/s/gpu; TGS; tokens per second per GPU; tokens/GPU/s; tokens/sec/device; "
         "Tokens/s per GPU; tok/gpu/sec; Token/s/GPU; Throughput (tokens/s/GPU); token throughput per GPU; tokens/s/chip; "
@@ -97,7 +98,7 @@ HEADINGS = {
     "":
         "Samples/s/GPU; Tokens; Total time; Training time; Epoch; Rank; Speedup; Scaling efficiency; Cost ($); "
         "Batch size (tokens); GPU hours; tokens per batch; perplexity; learning rate; No; Count; Total; Average; Mean; "
-        "Number",
+        "Number; с шага; до шага; с итерации; params 6N",
 }  # fmt: skip
 
 
@@ -157,6 +158,7 @@ def test_what_a_heading_is_in_the_company_of_others(headings, fields):
 @pytest.mark.parametrize(("cell", "value"), [
     ("sel", "selective"), ("core attn", "selective"), ("attention only", "selective"), ("selektiv", "selective"),
     ("full", "full"), ("-", None), ("no", "none"), ("block (24 of 48)", "full"),
+    ("minimal", "selective"), ("save_qkv_proj", "selective"), ("nothing_saveable", "full"),
 ])  # fmt: skip
 def test_what_is_recomputed_in_the_words_of_tables(tmp_path, cell, value):
     path = tmp_path / "n.md"

@@ -381,6 +381,20 @@ def test_devices_with_their_kind(notes):
     assert [(r.gpus, r.machine) for r in found] == [(8, "A100"), (16, "")]
     (r,) = rows(notes("| GPU | TP | TFLOPs |\n|--|--|--|\n| H100 | 8 | 400 |\n"))
     assert (r.gpus, r.machine) == (None, "H100")
+    cells = "".join(f"| {cell} | 8 | 150 |\n" for cell in ("4x 4090", "2x8 H100", "2 x 8 x H100", "2x 32"))
+    found = rows(notes(f"| GPUs | TP | TFLOPs |\n|--|--|--|\n{cells}"))
+    assert [(r.gpus, r.machine) for r in found] == [(4, "RTX 4090"), (16, "H100"), (16, "H100"), (64, "")]
+    found = rows(notes(f"| setup | TP | TFLOPs |\n|--|--|--|\n{cells}"))
+    assert [(r.gpus, r.machine) for r in found] == [(4, "4x 4090"), (16, "2x8 H100"), (16, "2 x 8 x H100"), (None, "")]
+
+
+@pytest.mark.parametrize(("note", "seq"), [
+    ("seq 32768", 32768), ("tb; seq 8k", 8192), ("32k context", 32768), ("faster than seq 8192", 4096), ("length 3", 4096),
+])  # fmt: skip
+@pytest.mark.parametrize("heading", ["note", "by / note", "what"])
+def test_a_note_of_a_row_says_its_own_sequence(notes, heading, note, seq):
+    (r,) = rows(notes(f"# Runs, seq=4096\n\n| GPUs | s/it | {heading} |\n|--|--|--|\n| 8 | 1.5 | {note} |\n"))
+    assert r.seq == seq
 
 
 def test_throughput_is_what_its_unit_says(notes):

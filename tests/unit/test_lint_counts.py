@@ -181,3 +181,79 @@ def test_batches_of_a_device_and_devices_are_known_by_their_words(heading: str, 
 )  # fmt: skip
 def test_a_cell_may_be_a_whole_layout(cell: str, layout: dict[str, int]):
     assert laid_out(cell) == layout
+
+
+OF_TWO_SIZES = "\n\n| GPUs | s/it |\n|---|---|\n| 8 | 1.5 |\n| 16 | 0.8 |\n"
+
+
+@pytest.mark.parametrize(("said", "right", "wrong"), [
+    ("70B: 80 layers, hidden 8192, FFN 28672, 64 heads, 8 KV groups, vocab 128256, {} parameters", "70.6B", "80.6B"),
+    ("Llama: 80 layers, d_model=8192, d_ff=28672, n_heads=64, n_kv_heads=8, vocab=128256. Parameters: {}.",
+     "70.6 billion", "76.0 billion"),
+    ("num_layers: 48\nhidden_size: 6144\nnum_heads: 64\nvocab: 51200\nparams: {}", "22.1B", "32.1B"),
+    ("24 couches, une dimension cachée de 2048, 16 têtes, vocabulaire de 50304, soit {} de paramètres",
+     "1,32 milliards", "2,32 milliards"),
+    ("32 Schichten, hidden 4096, 32 Köpfe, Vokabular 32000, ffn 11008: {} Parameter", "6,74 Milliarden", "7,64 Milliarden"),
+])  # fmt: skip
+def test_parameters_of_a_text_are_those_of_its_shape_or_what_a_hand_meant(tmp_path, said, right, wrong):
+    path = tmp_path / "n.md"
+    found = {}
+    for size in (right, wrong):
+        path.write_text(said.format(size) + OF_TWO_SIZES, encoding="utf-8")
+        found[size] = [(f.code, f.printed, f.proposed) for f in look_at([str(path)])[0] if f.level != "info"]
+    assert found[right] == []
+    assert found[wrong] == [("label-vs-params", wrong, right)]
+
+
+@pytest.mark.parametrize("said", [
+    "32 layers, d_model 4096, 8 experts top-2, expert d_ff 14336, vocab 32000. Total {} parameters, 12.9B active.",
+    "- 32 layers, hidden 4096, 8 experts top-2, expert ffn 14336, vocab 32000\n- parameters: {} total, 12.9B active",
+    "32 layers, hidden 4096, vocab 32000, 8 experts of width 14336, 2 active per token: {} parameters, 12.9 billion active.",
+    "Модель: {} параметров всего, 12,9 млрд активных (8 экспертов, top-2, 32 слоя, hidden 4096, FFN 14336, словарь 32000).",
+])  # fmt: skip
+def test_parameters_of_a_mixture_are_those_of_its_experts(tmp_path, said):
+    path, found = tmp_path / "n.md", []
+    for size in ("46,7 млрд", "56,7 млрд") if "млрд" in said else ("46.7B", "56.7B"):
+        path.write_text(said.format(size) + OF_TWO_SIZES, encoding="utf-8")
+        found.append([(f.printed, f.proposed) for f in look_at([str(path)])[0] if f.level != "info"])
+    assert found == [[], [("56.7B", "46.7B")]]
+
+
+def test_layers_that_were_mistyped_are_not_said_twice(tmp_path):
+    text = Path("tests/data/notes/open/mixed/planned-and-measured.md").read_text(encoding="utf-8")
+    (tmp_path / "n.md").write_text(text, encoding="utf-8")
+    found = [f for f in look_at([str(tmp_path / "n.md")])[0] if f.line == 3 and f.level == "error"]
+    assert [(f.column, f.proposed) for f in found] == [("layers", "60")]
+
+
+MESHES = "Data x model.\n\n| chips | {} | step (s) |\n|---|---|---|\n" + "".join(
+    f"| {chips} | {mesh} | {time} |\n" for chips, mesh, time in (
+        (16, "16x1", 4.16), (32, "32x1", 2.12), (32, "16x2", 2.24), (64, "64x1", 1.08), (64, "32x2", 1.16), (64, "16x4", 1.27)))
+
+
+@pytest.mark.parametrize("heading", ["mesh", "topology", "сетка"])
+def test_a_mesh_has_the_devices_of_its_row(tmp_path: Path, heading: str):
+    text = MESHES.format(heading)
+    assert said(tmp_path, text) == []
+    found = said(tmp_path, text.replace("32 | 16x2", "32 | 32x2"))
+    assert [(f.line, f.code, f.column, f.proposed) for f in found] == [(7, "world-size", heading, "16x2")]
+
+
+def test_a_product_that_is_something_else_is_no_mesh(tmp_path: Path):
+    others = [("16x1", "2x3"), ("32x1", "2x5"), ("16x2", "3x5"), ("64x1", "2x7"), ("32x2", "32x2"), ("16x4", "16x4")]
+    text = MESHES.format("image")
+    for mesh, other in others:
+        text = text.replace(mesh, other)
+    assert said(tmp_path, text) == []
+
+
+def test_a_sequence_that_another_table_denies_too_is_the_one_of_two(tmp_path: Path):
+    head = "Sequence length 1024 and a batch of 512 sequences everywhere but where the table has a column.\n\n"
+    one = "### Sizes\n\n| chips | step (s) | tokens/s |\n|---|---|---|\n" + "".join(
+        f"| {chips} | {time} | {512 * 2048 / time:.0f} |\n"
+        for chips, time in ((16, 4.155), (32, 2.115), (64, 1.076), (128, 0.834)))
+    two = "\n### Batches\n\n| batch (seqs) | step (s) | tokens/s |\n|---|---|---|\n" + "".join(
+        f"| {gbs} | {time} | {gbs * 2048 / time:.0f} |\n"
+        for gbs, time in ((128, 0.205), (256, 0.369), (512, 0.671), (1024, 1.318)))
+    found = [f for f in said(tmp_path, head + one + two) if f.code == "header-vs-row"]
+    assert {(f.line, f.printed, f.proposed) for f in found} == {(1, "1024", "2048")}

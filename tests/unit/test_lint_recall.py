@@ -461,6 +461,21 @@ def test_half_a_sequence_for_a_device_is_none(lint):
     """)) == []
 
 
+def test_a_batch_for_each_device_is_one_for_each_of_those_that_share_a_replica(lint):
+    shared = """Sequence 8192.
+
+| model | chips | fsdp | tensor | per-device batch | step (s) | tok/s/chip |
+|---|---|---|---|---|---|---|
+| 7b | 16 | 16 | 1 | 4 | 5.486 | 5,973 |
+| 13b | 32 | 32 | 1 | 4 | 10.490 | 3,124 |
+| 70b | 128 | 64 | 2 | 2 | 31.089 | 527 |
+| 70b | 256 | 64 | 4 | 2 | 32.125 | 510 |
+"""
+    assert lint(shared) == []
+    found = lint(shared.replace("31.089", "13.089"))
+    assert [(f.line, f.column, f.proposed) for f in found] == [(7, "step (s)", "31.089")]
+
+
 def test_a_pair_of_another_device_names_its_row(lint):
     found = lint(RENTED.replace("12.51 | 83819", "35.04 | 29925"))
     assert (8, "pasted-pair") in [(f.line, f.code) for f in found if "line 6" in f.message]

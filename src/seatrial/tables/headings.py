@@ -125,6 +125,13 @@ _OF_BOTH = re.compile(r"/\s?\((\w+)\s*[·*x ]\s*(\w+)\)")
 """`tok s⁻¹` is `tok/s`, and `tok/(s·GPU)` is `tok/s/GPU`."""
 
 
+_FROM_THERE = re.compile(r"(?:с|со|от|до|по)\s+(?:шаг|итерац|эпох)\w*", re.IGNORECASE)
+"""Before a step `с` is `from`, and behind a comma or a stroke the second."""
+_OF_ONE = re.compile(r"^(?:1|one) ?(?=(?:step|iteration|iter|it)\b)", re.IGNORECASE)
+_OF_SIX = re.compile(r"[ _(]+6 ?[NP]D?\)?$")
+"""`tflops_per_gpu_6N`: by which formula."""
+
+
 _AXES = {"TP": "tp", "MP": "tp", "PP": "pp", "DP": "dp", "FSDP": "dp", "DDP": "dp", "MBS": "mbs", "GBS": "gbs"}
 
 
@@ -138,6 +145,11 @@ def read_heading(raw: str) -> Column:
         return Column(heading=raw.strip(), field=_AXES[axis[1].strip().upper()], kind="count")  # `data (FSDP)`
     if text == "S":
         return Column(heading=raw.strip(), field="seq", kind="count")  # seconds are written small
+    if _FROM_THERE.fullmatch(text):
+        return Column(heading=raw.strip())
+    text = _OF_ONE.sub("", text)
+    if (six := _OF_SIX.search(text)) and (of_six := read_heading(text[: six.start()])).field == "tflops":
+        return replace(of_six, heading=raw.strip())
     text = _THOUSANDS_OF.sub(r"\2 (\1)", _OF_BOTH.sub(r"/\1/\2", _INVERSE.sub(r"/\1", text)))
     inside = [part for group in _BRACKET.findall(text) for part in re.split(r"[,;]", group)]
     plain = normal(_BRACKET.sub(" ", text))

@@ -63,11 +63,12 @@ heads:
 kv_heads:
     gqa groups, n head kv, n kv head, num kv groups
 recompute:
-    act ckpt, grad ckpt, activation recomputation, act checkpointing, grad checkpointing, checkpointing, ac mode
+    act ckpt, grad ckpt, activation recomputation, act checkpointing, grad checkpointing, checkpointing, ac mode,
+    remat, remat policy, rematerialization, rematerialisation
 zero_stage:
     deepspeed stage, stufe, zero stufe
 dtype:
-    compute dtype, prec, mixed precision, train precision
+    compute dtype, prec, mixed precision, train precision, amp, amp dtype
 engine:
     software
 env settings:

@@ -25,8 +25,8 @@ device: dispositivo, geraet, gerat, carte, tarjeta, karte, urzadzenie
 memory: memoire, memoria, speicher, speicherbedarf, speicherverbrauch, pamiec, память, памяти, geheugen, bellek, pamet
 tokens: jetons, jeton, fichas, токены, токенов
 samples: echantillons, muestras, beispiele, proben, campioni, amostras, probki, примеров, образцов
-layers: couches, capas, schichten, strati, camadas, lagen, warstwy, warstw, слои, слоев
-heads: tetes, cabezas, koepfe, kopfe, cabecas, teste, glowice, glowic, голов
+layers: couches, capas, schichten, strati, camadas, lagen, warstwy, warstw, слои, слоев, слоя
+heads: tetes, cabezas, koepfe, kopfe, cabecas, teste, glowice, glowic, голов, головы
 model: modele, modelo, modell, modello, модель
 size: taille, tamano, groesse, grosse, dimensione, tamanho, modellgrosse, modellgroesse, размер, grootte
 batch: lots, lote, lotto, stapel, батч, пакет
@@ -48,7 +48,7 @@ context: contexto, contexte, kontext, contesto, kontekst
 sequence length: sequenzlange, sequenzlaenge, kontextlange, kontextlaenge
 length: longueur, longitud, laenge, lange, lunghezza, comprimento, dlugosc, длина
 recompute: recalcul, recalculo, neuberechnung, ricalcolo
-vocabulary: vokabular, vocabulaire, vocabulario, slownik
+vocabulary: vokabular, vocabulaire, vocabulario, slownik, словарь
 throughput: debit, rendimiento, durchsatz, tokendurchsatz, vazao, desempenho, przepustowosc, doorvoer, производительность
 parameters: parametros, parametres, parametri, parametrow
 hidden size: dimensao

@@ -26,6 +26,7 @@ from seatrial.notes.lint import (
     formulas,
     layout,
     levels,
+    meshes,
     model_size,
     phases,
     plausible,
@@ -52,7 +53,7 @@ __all__ = ["CODES", "LEVELS", "Finding", "lint", "look", "look_at"]
 
 Rule = Callable[[Sheet], list[Finding]]
 RULES: tuple[Rule, ...] = (
-    formulas.establish, relations.learn, layout.check_processes, cells.check, repairs.check, throughput.check,
+    formulas.establish, relations.learn, layout.check_processes, meshes.check, cells.check, repairs.check, throughput.check,
     duplicates.check, layout.check_divisible, derived.check, model_size.check, plausible.check, speeds.check, status.check,
     together.check, changes.check, phases.check, totals.check, levels.check, sums.check,
     experts.check,
@@ -104,7 +105,9 @@ def _look(
     layout.fill_batch(sheet)
     model_size.fill_gates(sheet)
     model_size.fill_shapes(sheet)
-    found += model_size.mend_text(sheet)
+    mended = model_size.mend_text(sheet)
+    sides = {(f.file, f.line) for f in mended}  # layers that are wrong explain why the parameters are not theirs
+    found = [f for f in found if f.code != "label-vs-params" or (f.file, f.line) not in sides] + mended
     for rule in RULES:
         found += rule(sheet)
     found += _left(problems, sheet)

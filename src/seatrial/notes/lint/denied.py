@@ -5,6 +5,7 @@ import math
 import re
 import statistics
 
+from seatrial.columns import COLUMNS
 from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.relations import ENOUGH_ROWS, RELATIONS, SMALL, UNSAID, key_of, term
 from seatrial.notes.lint.row import Row
@@ -59,6 +60,13 @@ def stated_otherwise(mates: list[Row]) -> list[Finding]:
     message = f"line {line} says {first.column(name)} {value}, and the figures of the rows below agree on {meant:g}"
     return [Finding(file=first.record.source_file, line=line, code="header-vs-row", level="error", message=message,
                     column=first.column(name), printed=str(value), proposed=f"{meant:g}")]  # fmt: skip
+
+
+def either(found: list[Finding]) -> list[Finding]:
+    """Without a batch that one table denies where another, with batches of its own, denies the sequence by the same factor."""
+    factors = {(f.file, float(f.proposed or 0) / float(f.printed or 1)) for f in found if f.column == COLUMNS["seq"].label}
+    batch = COLUMNS["gbs"].label
+    return [f for f in found if f.column != batch or (f.file, float(f.proposed or 0) / float(f.printed or 1)) not in factors]
 
 
 def _attends(mates: list[Row], was: int, seq: int) -> bool:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from seatrial.notes.lint.digits import slip
+from seatrial.notes.lint.digits import slip, slips
 from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.labels import is_mixture, label_parameters
 from seatrial.notes.lint.prose import read_sentence
@@ -25,7 +25,7 @@ _PARAMETERS = re.compile(r"\b(?:param(?:eter)?s?|n params|total size)\b")
 _TIED = re.compile(r"\b(?:tied|tie)\b")
 _ROUND = 0.06
 """How far a label may be from the size, beside its digits: people round generously."""
-_COUNTED = 0.012
+_COUNTED, _NEAR = 0.012, 0.008
 _GROUPED = 8
 """As many heads share one of the keys and values, at most."""
 MOST_ROWS = 200
@@ -41,11 +41,19 @@ def check(sheet: Sheet, problems: Iterable[Problem]) -> list[Finding]:
         rows = sheet.files.get(file, [])
         vocab = next((row.vocab for row in rows if row.vocab), 0) or 0
         shape = next(((row.layers, row.hidden, vocab) for row in rows if row.layers and row.hidden), None)
-        for number, line in enumerate(text.lines, 1) if text.has("active", "activated") else ():
-            if "active" in line or "activated" in line:
+        for number, line in enumerate(text.lines, 1) if text.has(*_PASSED) else ():
+            if any(word in line for word in _PASSED) and len(line) <= 2000:
+                line = _in_billions(line)
+                block = [_in_billions(each) for each in _around(text.lines, number)]
+                alone = len({layers for each in block if (layers := read_sentence(each).get("layers"))}) < 2
+                around = " ".join(block) if alone else line  # else it describes several models
                 said, listed = read_sentence(line), _LAYERS.search(line)
+                if not said.get("layers"):
+                    said, listed = read_sentence(around), _LAYERS.search(around)
                 own = said.get("layers"), said.get("hidden") or listed and int(listed[1]), said.get("vocab", vocab)
-                found += _sentence(file, number, line, own if own[0] and own[1] else shape)  # type: ignore[arg-type]
+                described = around if len({*_EXPERTS.findall(around)}) == 1 and not _EXPERTS.search(line) else line
+                found += _sentence(file, number, line, described,
+                                   own if own[0] and own[1] else shape)  # type: ignore[arg-type]
         several = text.has("moe", "expert", "mixtral", "专家", "エキスパート", "эксперт")
         if not several or not any(map(_SEVERAL.search, text.lines)):
             found += _counted(file, text.lines)  # else which of the models a sentence speaks of is not to be told
@@ -78,6 +86,19 @@ class _Shape:
         least = 0 if self.tied is None else 1 if self.tied else 2
         return (self.layers * (attention[0] + mlp[0]) + least * self.vocab * h,
                 self.layers * (attention[1] + mlp[1]) + (least or 2) * self.vocab * h)
+
+    def ways(self, *, plain: bool = False) -> list[float]:
+        """The counts that people give of it, with the embedding twice, once or not at all; `plain`: also without a gate."""
+        attention = (2 + 2 * (1.0 if self.shared is None else self.shared)) * (self.heads or self.hidden)
+        wide = [3 * self.ffn, 2 * self.ffn] if self.ffn else [8 * self.hidden]
+        wide = wide if plain or self.ffn == 4 * self.hidden else wide[:1]
+        often = (0, 1, 2) if self.tied is None else (0, 1) if self.tied else (0, 2)
+        return [(self.layers * (attention + each) + many * self.vocab) * self.hidden for each in wide for many in often]
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing of it is left to be guessed."""
+        return bool(self.shared is not None and self.ffn and self.ffn != 4 * self.hidden and self.vocab and self.heads)
 
     def usual(self) -> float:
         """With heads that share nothing, and four times the width where nobody says it."""
@@ -162,9 +183,10 @@ def _like(cell: str, value: float) -> str:
 _OFF, _WIDEST, _WIDER = 0.08, 16.0, 1.6
 """From which difference on a sentence is wrong about its shape; the widest gated feed-forward, in squares of the width; by how
 much all heads together are wider than the model where nobody says it."""
-_SIZE = re.compile(r"(?<![\w.,/-])(\d{1,4}(?:[.,]\d{1,3})?) ?((?i:billions?|millions?|milliards?|Mrd\.?|Mio\.?)|[BM])(?![\w/])"
+_SIZE = re.compile(r"(?<![\w.,/-])(\d{1,4}(?:[.,]\d{1,3})?) ?"
+                   r"((?i:billions?|millions?|milliards?|milliarden|miliardi|Mrd\.?|Mio\.?|млрд\.?|млн\.?)|[BM])(?![\w/])"
                    r"(?! ?-?(?:tok|sample|word|step|batch|image|sequence|total|activ))")  # fmt: skip
-_PARAMS = re.compile(r"\bparam", re.IGNORECASE)
+_PARAMS = re.compile(r"\bparam|параметр", re.IGNORECASE)
 _TIES, _UNTIED = re.compile(r"\b(?:tied|ties|tie[ _]word)", re.IGNORECASE), re.compile(r"\b(?:un|not )tied\b", re.IGNORECASE)
 _SEVERAL = re.compile(r"\bMoE\b|\bexpert|\bmixtral|专家|エキスパート|эксперт", re.IGNORECASE)
 _OF_A_PART = re.compile(r"\blora\b|\badapter|\btrainable\b|\bdraft\b|\bencoder|\bvision\b", re.IGNORECASE)
@@ -209,7 +231,7 @@ def _blocks(lines: tuple[str, ...]) -> Iterator[tuple[int, list[str]]]:
 
 
 def _plain(line: str) -> str:
-    return in_english(re.sub(r"[*`_]{1,3}(?=\S)|(?<=\S)[*`]{1,3}", "", line)) if any(map(str.isdigit, line)) else line
+    return in_english(re.sub(r"(?<!\w)[*`_]{1,3}(?=\S)|(?<=\S)[*`]{1,3}", "", line)) if any(map(str.isdigit, line)) else line
 
 
 def _parts(line: str) -> list[str]:
@@ -232,9 +254,10 @@ def _shape_of(lines: list[str]) -> _Shape | None:
     text = "\n".join(lines)
     tied = False if _UNTIED.search(text) else True if _TIES.search(text) else None
     heads, kv, each = one.get("heads"), one.get("kv_heads"), _OF_ONE_HEAD.search(text)
+    width = heads * int(each[1] or each[2]) if heads and each else 128 * heads if heads else 0
     return _Shape(one["layers"], one["hidden"], one.get("ffn", 0), one.get("vocab", 0), tied,
                   kv / heads if heads and kv and kv <= heads else None,
-                  heads * int(each[1] or each[2]) if heads and each else 0)  # fmt: skip
+                  width if each or width == one["hidden"] else 0)  # fmt: skip
 
 
 def _too_many(file: str, number: int, line: str, shape: _Shape, around: str) -> Iterator[Finding]:
@@ -247,9 +270,12 @@ def _too_many(file: str, number: int, line: str, shape: _Shape, around: str) -> 
         value, half = float(digits) * scale, 0.5 * 10.0**-decimals * scale
         said = _PARAMS.search(line[max(0, match.start() - 24) : match.end() + 16])
         fine = len(digits.replace(".", "")) >= 3 and len(sizes) < 3
-        if not value or not said and not fine or low * (1 - _OFF) - half <= value <= high * (1 + _OFF) + half:
+        off = _COUNTED if shape.whole and said else _OFF
+        if not value or not said and not fine or low * (1 - off) - half <= value <= high * (1 + off) + half:
             continue
-        meant, why = _meant(digits, low / scale, high / scale)
+        if any(abs(value - way) <= half + _COUNTED * way for way in shape.ways(plain=True)):
+            continue
+        meant, why = _meant(digits, low / scale, high / scale, [way / scale for way in shape.ways()])
         if not said and not (why and "." in digits):
             continue  # the name of what it was made from
         narrow = shape.bounds()
@@ -262,7 +288,7 @@ def _too_many(file: str, number: int, line: str, shape: _Shape, around: str) -> 
                       proposed=proposed)  # fmt: skip
 
 
-def _meant(digits: str, low: float, high: float) -> tuple[str, str]:
+def _meant(digits: str, low: float, high: float, ways: list[float]) -> tuple[str, str]:
     """The size that a slip of the hand made what is printed, and which: a point that moved explains more than any one digit."""
     ends = low * (1 - _COUNTED), high * (1 + _COUNTED)
     whole, _, part = digits.partition(".")
@@ -272,12 +298,20 @@ def _meant(digits: str, low: float, high: float) -> tuple[str, str]:
             text = (whole + part).ljust(at, "0") if at > 0 else "0" * (1 - at) + whole + part
             at = max(at, 1)
             return f"{text[:at]}.{text[at:]}".rstrip("."), " (the point moved)"
-    typed = slip(digits, ends)
-    likely = typed is not None and typed.how == "two digits exchanged"
-    return (typed.text, f" ({typed.how})") if typed is not None and likely else ("", "")
+    exchanged = [one for one in slips(digits, ends) if one.how == "two digits exchanged"]
+    typed = exchanged[0] if exchanged and high < _TELLING * low else None
+    if typed is None:
+        near = [(one.how != "two digits exchanged", abs(one.value / way - 1), one) for way in ways
+                if (one := slip(digits, (way * (1 - _NEAR), way * (1 + _NEAR)))) is not None and one.how in _BY_HAND]
+        typed = min(near, key=lambda one: one[:2])[2] if near else exchanged[0] if exchanged else None
+    return (typed.text, f" ({typed.how})") if typed is not None else ("", "")
 
 
-_SCALES = {"b": 1e9, "m": 1e6, "billion": 1e9, "million": 1e6, "milliard": 1e9, "mrd": 1e9, "mio": 1e6, "miliardi": 1e9}
+_TELLING = 1.25
+"""How far apart the least and the most may be to tell a size by its digits."""
+_BY_HAND = ("two digits exchanged", "one digit changed")
+_SCALES = {"b": 1e9, "m": 1e6, "billion": 1e9, "million": 1e6, "milliard": 1e9, "mrd": 1e9, "mio": 1e6, "miliardi": 1e9,
+           "milliarden": 1e9, "млрд": 1e9, "млн": 1e6}
 _LARGEST = 262_144
 """Words of the largest vocabulary that is usual."""
 
@@ -288,11 +322,40 @@ _TOTAL = re.compile(r"\b(?:total|params?|parameters)\W{1,3}(\d+(?:\.\d+)?) ?B\b|
 _LAYERS = re.compile(r"\b\d{1,3} layers, (?:hidden )?(\d{3,5})\b")
 _ACTIVE = re.compile(r"(?:\b(\d+(?:\.\d+)?) ?B (?:active|activated)|\b(?:active|activated)\W{1,3}(\d+(?:\.\d+)?) ?B\b)", re.I)
 _EXPERTS, _TOP = re.compile(r"\b(\d{1,4}) (?:routed )?experts\b", re.I), re.compile(r"\btop[- ]?(\d{1,2})\b", re.I)
+_OF_A_TOKEN = re.compile(r"\b(\d{1,2}) (?:of them |experts )?(?:are )?(?:active|activated|chosen|routed)? ?"
+                         r"(?:per|for each|a|for every) token\b", re.I)  # fmt: skip
 _WIDTH = re.compile(r"\b(?:moe[ _-]?ffn|d[_ -]?ff|ffn|mlp|intermediate)(?: (?:size|dim|width|hidden))?\W{1,3}(\d{3,6})\b|"
                     r"\bexperts (?:x|×|of|of width|with) (\d{3,6})\b", re.I)  # fmt: skip
 
 
-def _sentence(file: str, number: int, line: str, shape: tuple[int, int, int] | None) -> Iterator[Finding]:
+_PASSED = ("active", "activated", "Active", "актив", "aktiv", "actif", "activo", "attiv", "ativo")
+_SAID = {re.compile(pattern, re.IGNORECASE): word for pattern, word in {
+    r"(?:активн\w+|aktiven?|actifs|activos|attivi|ativos)\b": "active",
+    r"(?:эксперт\w*|experten|expertos|esperti)\b": "experts",
+    r"параметр\w*|\bparametern?\b": "parameters", r"\bвсего\b": "total"}.items()}  # fmt: skip
+_BILLIONS = re.compile(r"(\d+(?:[.,]\d+)?) ?(?:billions?|milliards?|milliarden|miliardi|Mrd\.?|млрд\.?)"
+                       r"(?: of| de| di)?(?!\w)", re.IGNORECASE)  # fmt: skip
+
+
+def _in_billions(line: str) -> str:
+    """With `46,7 млрд` as 46.7B, and the few words that such a sentence needs."""
+    line = _BILLIONS.sub(lambda match: f"{match[1].replace(',', '.')}B", in_english(line))
+    for pattern, word in _SAID.items() if not line.isascii() or "B" in line else ():
+        line = pattern.sub(word, line)
+    return line
+
+
+def _around(lines: tuple[str, ...], number: int) -> list[str]:
+    """The paragraph or list that a line is part of."""
+    top = end = number - 1
+    while top > 0 and number - top < 12 and lines[top - 1].strip() and not lines[top - 1].lstrip().startswith(("|", "#")):
+        top -= 1
+    while end + 1 < len(lines) and end - number < 12 and lines[end + 1].strip() and not lines[end + 1].lstrip().startswith("|"):
+        end += 1
+    return list(lines[top : end + 1])
+
+
+def _sentence(file: str, number: int, line: str, around: str, shape: tuple[int, int, int] | None) -> Iterator[Finding]:
     active = _ACTIVE.search(line)
     total = next((match for match in _TOTAL.finditer(line) if active and not _overlap(match, active)), None)
     if total is None or active is None:
@@ -301,9 +364,9 @@ def _sentence(file: str, number: int, line: str, shape: tuple[int, int, int] | N
 
     def finding(match: re.Match[str], message: str, meant: float | None) -> Finding:
         value = next(filter(None, match.groups()))
-        proposed = match[0].replace(value, f"{meant:.{len(value.partition('.')[2])}f}") if meant else None
+        proposed = f"{meant:.{len(value.partition('.')[2])}f}B" if meant else None
         return Finding(file=file, line=number, code="label-vs-params", level="error", message=message, column=None,
-                       printed=match[0], proposed=proposed)  # fmt: skip
+                       printed=f"{value}B", proposed=proposed)  # fmt: skip
 
     if passed >= said:
         value = next(filter(None, active.groups()))
@@ -314,7 +377,7 @@ def _sentence(file: str, number: int, line: str, shape: tuple[int, int, int] | N
         yield Finding(file=file, line=number, code="label-vs-params", level="error", message=message, printed=active[0],
                       proposed=shown)  # fmt: skip
         return
-    counted = _experts(line, shape)
+    counted = _experts(around, shape)
     if counted is None:
         return
     for match, what, value, (low, high) in ((total, "in all", said, counted[0]), (active, "active", passed, counted[1])):
@@ -330,7 +393,7 @@ def _overlap(one: re.Match[str], other: re.Match[str]) -> bool:
 
 def _experts(line: str, shape: tuple[int, int, int] | None) -> tuple[tuple[float, float], tuple[float, float]] | None:
     """Billions in all and of a token, at least and at most, where every layer has experts and the sentence says which."""
-    experts, top, width = _EXPERTS.search(line), _TOP.search(line), _WIDTH.search(line)
+    experts, top, width = _EXPERTS.search(line), _TOP.search(line) or _OF_A_TOKEN.search(line), _WIDTH.search(line)
     if experts is None or top is None or width is None or shape is None or re.search(r"shared|dense", line, re.I):
         return None
     layers, h, vocab = shape

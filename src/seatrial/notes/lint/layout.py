@@ -113,7 +113,11 @@ def fill_batch(sheet: Sheet) -> None:
             continue
         each = {row: batch for row in rows if (batch := row.record.mbs or row.record.gbs)}
         same = _same_replicas(rows)
-        made = {row: batch * (same or _replicas(row)) * (row.beside("ga") or 1) for row, batch in each.items()}
+        makers = (_replicas, _devices) if any(map(_of_each, rows)) and not same else (_replicas,)
+        # A batch for each device is one for each replica, or for each of the devices that share one: as the rates have it.
+        count = max(makers, key=lambda many: sum(_follows(row, batch * many(row) * (row.beside("ga") or 1)) or 0
+                                                 for row, batch in each.items()))  # fmt: skip
+        made = {row: batch * (same or count(row)) * (row.beside("ga") or 1) for row, batch in each.items()}
         proof = {row: [_follows(row, batch) for batch in (gbs, row.record.gbs)] for row, gbs in made.items()}
         told = [after for after, _ in proof.values() if after is not None]
         if len(told) >= FEWEST and sum(told) >= max(2, ALIKE * len(told)) and not any(before for _, before in proof.values()):
@@ -121,7 +125,7 @@ def fill_batch(sheet: Sheet) -> None:
                 batch = row.record.gbs if _vague(row) else row.record.mbs if not row.states("gbs") else None
                 if batch:
                     inferred = tuple(sorted({*row.record.inferred, "gbs"}))
-                    gbs = batch * (same or _replicas(row)) * (row.beside("ga") or 1)
+                    gbs = batch * (same or count(row)) * (row.beside("ga") or 1)
                     row.record = replace(row.record, gbs=gbs, mbs=batch, inferred=inferred)
 
 
@@ -150,6 +154,15 @@ def _same_replicas(rows: list[Row]) -> int | None:
 def _replicas(row: Row) -> int:
     record, shared = row.record, (row.record.tp or 1) * (row.record.pp or 1) * (row.beside("cp") or 1)
     return record.dp or max(1, (row.counted or (record.nodes or 1) * (record.procs_per_node or 1)) // shared)
+
+
+def _devices(row: Row) -> int:
+    return row.counted or _product(row)
+
+
+def _of_each(row: Row) -> bool:
+    """`per-device batch` of rows that share replicas."""
+    return "per" in normal(row.columns.get("mbs", "")).split() and _devices(row) != _replicas(row)
 
 
 def _follows(row: Row, gbs: int | None) -> bool | None:

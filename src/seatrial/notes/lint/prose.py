@@ -41,7 +41,8 @@ PATTERNS: dict[str, tuple[str, ...]] = {
     "kv_heads": (
         rf"{_N}[ -](?:kv|key[ -/]value|query)[ -](?:heads?|groups?)\b",
         rf"{_N} groups?(?: of)? (?:kv|key[ -/]values?)\b",
-        rf"\b(?:(?:num_)?(?:key_value|kv)[ _-]heads?|(?:num_)?query[ _-]groups?|gqa){_IS}{_N}",
+        rf"\bheads?\b ?[/,(]+ ?{_N} (?:kv|key[ -/]values?)\b",
+        rf"\b(?:(?:num_|n_)?(?:key_value|kv)[ _-]heads?|(?:num_)?query[ _-]groups?|gqa){_IS}{_N}",
         rf"\bn?_?kv\s?=\s?{_N}",
     ),
     "heads": (
@@ -49,7 +50,8 @@ PATTERNS: dict[str, tuple[str, ...]] = {
         rf"{_N}[ -](?:attention |query )?heads?\b",
         rf"\ba\s?=\s?{_N}",
     ),
-    "ffn": (rf"\b(?:ffn|feed[ -]forward|intermediate|mlp|\w+glu)(?:[ _-](?:hidden|size|dim(?:ension)?|width))*{_IS}{_N}",),
+    "ffn": (rf"\b(?:d_?ff|ffn|feed[ -]forward|intermediate|mlp|\w+glu)"
+            rf"(?:[ _-](?:hidden|size|dim(?:ension)?|width))*{_IS}{_N}",),
     "seq": (
         rf"\b(?:seq(?:uence)?(?:[ _-]?len(?:gth)?)?|context(?:[ _-]len(?:gth)?)?|max_target_length|block[ _]size){_IS}{_N}",
         rf"{_N}[ -](?:tokens? )?(?:context|sequence length)\b",
@@ -115,7 +117,7 @@ _COMPILED, _LOOSE = _compiled(PATTERNS), _compiled(LOOSE)
 _CUES: dict[str, tuple[str, ...]] = {
     "layers": ("layer", "="), "hidden": ("hidden", "model", "dim", "emb", "=", "layer"),
     "kv_heads": ("head", "group", "gqa", "kv"), "heads": ("head", "="),
-    "ffn": ("ffn", "feed", "intermediate", "mlp", "glu"),
+    "ffn": ("ffn", "d_ff", "dff", "feed", "intermediate", "mlp", "glu"),
     "seq": ("seq", "context", "=", "token", "target", "block"), "vocab": ("vocab", "="),
     "gbs": ("batch", "gbs", "sequences", "samples"), "mbs": ("batch", "mbs"), "tp": ("tp", "tensor"), "pp": ("pp", "pipeline"),
 }  # fmt: skip

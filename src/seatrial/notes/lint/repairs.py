@@ -12,7 +12,7 @@ import bisect
 
 from seatrial.notes.lint import exchanged
 from seatrial.notes.lint.broken import Broken, Kept, broken_and_kept
-from seatrial.notes.lint.denied import stated_otherwise
+from seatrial.notes.lint.denied import either, stated_otherwise
 from seatrial.notes.lint.exchanged import Suspects
 from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.habits import counted_otherwise, habits
@@ -31,6 +31,7 @@ def check(sheet: Sheet) -> list[Finding]:
     rows = [row for row in sheet.rows if row.tabular and not row.fixed and not row.settled]
     judged = {row: both for row in rows if (both := broken_and_kept(row))[0]}
     habitual = habits(judged)
+    found += either([finding for mates in sheet.tables.values() for finding in stated_otherwise(mates)])
     for mates in sheet.tables.values():
         suspects: Suspects = {}
         for row in mates:
@@ -40,7 +41,6 @@ def check(sheet: Sheet) -> list[Finding]:
                 if broken and _concerns(row, broken, kept):
                     suspects[row] = mended(row, broken, kept)
         exchanged.between_rows(suspects)
-        found += stated_otherwise(mates)
         unmended = _factors(suspects)
         for row, (broken, repairs) in suspects.items():
             if broken and all(counted_otherwise(row, *each) for each in broken) and not any(map(_slipped, repairs)):

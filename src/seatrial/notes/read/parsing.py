@@ -174,13 +174,13 @@ def _yesno(column: Column, text: str) -> Cell:
 
 
 _PARTLY = re.compile(r"sel\.?|select|partial|(?:core[ _-])?att(?:n|ention)(?:[ _-]only)?(?:\W.*)?|selektiv|s[eé]lecti[fv]o?|"
-                     "选择性|選択的")  # fmt: skip
+                     r"minimal\w*|save_\w+|dots_\w+|checkpoint_dots\w*|选择性|選択的")  # fmt: skip
 """What of a layer is recomputed where it is not all of it."""
 
 
 def _recompute(column: Column, text: str) -> Cell:
     text, flags = take_flags(text)
-    word = text.lower()
+    word = {"nothing_saveable": "full", "everything_saveable": "none"}.get(text.lower(), text.lower())
     if "selective" in word or _PARTLY.fullmatch(word):
         return Cell(value="selective", flags=flags)
     if word in _YES or word in _NO:
@@ -233,7 +233,10 @@ def _memory_unit(column: Column, text: str) -> Cell:
 
 def _dtype(column: Column, text: str) -> Cell:
     text, flags = take_flags(text)
-    return Cell(value="" if is_blank(text) else DTYPES.get(text.lower(), text), flags=flags)
+    name = DTYPES.get(text.lower())
+    if name is None and column.heading.lower() == "amp":
+        return Cell(text=text, flags=flags)  # whether it was on, or at which level
+    return Cell(value="" if is_blank(text) else name or text, flags=flags)
 
 
 _DATE = re.compile(r"(\d{4})[-/](\d{1,2})[-/](\d{1,2})|(\d{1,2})([-/])(\d{1,2})(?![-/.\d])")

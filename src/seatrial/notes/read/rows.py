@@ -74,7 +74,7 @@ def row_record(
     machine = str(row.values.get("machine", ""))
     devices = _COUNTED.match(machine) or _SLICE.fullmatch(machine)
     if devices and not {"gpus", "nodes", "dp"} & {column.field for column in columns}:
-        row.values["gpus"] = int(devices[1])
+        row.values["gpus"] = math.prod(int(count) for count in devices.groups() if count)
     around = outline.around(where.line, str(row.values.get("size_label", "")))
     _value_legends(row, outline)
     outcome, state, estimated, unread = _judge(row, outline)
@@ -128,8 +128,13 @@ def as_above(cells: Sequence[str], above: Sequence[str]) -> list[str]:
 _PACE = re.compile(r"\s*(?:\b(ms|s|secs?)\s*/\s*(?:it|iter|iteration|step)|(?<=[\d\s])(its?|iters?|steps?)\s*/\s*(?:s|sec))\b")
 
 
-_COUNTED = re.compile(r"(\d{1,5})\s?[x×]\s?[A-Za-z]")
-"""`8x A100 80GB` as a machine."""
+_NUMBERED = r"[2-5]0[6-9]0(?!\d)"
+"""A card of games that goes by its number, as in `4x 4090`."""
+_COUNTED = re.compile(rf"(\d{{1,5}})\s?[x×]\s?(?:(\d{{1,2}})\s?[x×]?\s?)?(?=[A-Za-z]|{_NUMBERED})")
+"""`8x A100 80GB` or `2x8 H100` as a machine."""
+_BOX = re.compile(rf"{_COUNTED.pattern}(?:(?:NVIDIA |AMD |RTX ?)?(?:[ABHLV]\d{{2,3}}S?|MI\d{{3}}X?|G[BH]\d{{3}}|A?\d000)\b|"
+                  rf"(?:RTX ?)?{_NUMBERED})[\w -]{{0,16}}", re.IGNORECASE)  # fmt: skip
+"""The same under a heading that says nothing of machines."""
 _SLICE = re.compile(r"(?:tpu[ -]?)?v(?:5e|5litepod|6e)-(\d{1,4})", re.IGNORECASE)
 """A slice of chips of one core, which its name counts; of others it counts the cores."""
 _OF_MEMORY = frozenset({"peak", "max", "maximum", "alloc", "allocated", "reserved", "used", "usage"})
@@ -178,7 +183,7 @@ def _take(row: _OpenRow, column: Column, raw: str) -> None:
     if column.parts:
         _take_parts(row, column, raw)
         return
-    if cell.unread and column.field == "gpus" and _take_devices(row, clean(raw)):
+    if column.field == "gpus" and (cell.unread or cell.text.startswith(("x", "×"))) and _take_devices(row, clean(raw)):
         return
     if cell.unread:
         row.unread.append((column, raw.strip(), cell))
@@ -186,6 +191,7 @@ def _take(row: _OpenRow, column: Column, raw: str) -> None:
     value = cell.value
     if column.field == "notes" or column.kind == "date":
         _take_note(row, column, str(value or ""))
+        row.configured.update(_said_in_words(str(value or "")))
     elif column.field == "throughput":
         _take_throughput(row, column, raw, cell)
     elif column.kind == "settings":
@@ -197,6 +203,9 @@ def _take(row: _OpenRow, column: Column, raw: str) -> None:
         if value:
             row.extra[column.heading] = str(value)
             row.configured.update(laid_out(str(value)) or read_statements(str(value), heading=False).fields)
+            if _BOX.fullmatch(str(value)):
+                row.configured["machine"] = str(value)
+            row.configured.update(_said_in_words(str(value)))
     elif value is None or value == "":
         pass
     elif row.values.get(column.field, value) not in (value, ""):
@@ -206,6 +215,22 @@ def _take(row: _OpenRow, column: Column, raw: str) -> None:
         _take_units(row, column, cell, raw)
     if cell.text:
         _take_words(row, column, cell.text)
+
+
+_SAID = re.compile(r"([A-Za-z][A-Za-z _-]{1,18}?)[ =:]{0,3}(\d{1,7})( ?[kK]i?)?|(\d{1,4}) ?[kK]i? (ctx|context|seq|sequences?)")
+
+_VAGUE = frozenset({"batch", "batch size", "bs", "bsz", "length", "max length"})
+
+
+@lru_cache(maxsize=4096)
+def _said_in_words(text: str) -> dict[str, int]:
+    """`seq 32768; tb`, `GBS 64`, `32k context`: what a note says of its row alone, a part that says nothing else."""
+    said: dict[str, int] = {}
+    for match in filter(None, map(_SAID.fullmatch, re.split(r"\s*[,;]\s*", text))) if len(text) < 60 else ():
+        column = setting(match[1] or "seq")
+        if column is not None and column.field in ("seq", "gbs") and normal(match[1] or "seq") not in _VAGUE:
+            said[column.field] = int(match[2] or match[4]) * (1024 if match[3] or match[4] else 1)
+    return said
 
 
 _AXES = {"dp": "dp", "ddp": "dp", "fsdp": "dp", "tp": "tp", "mp": "tp", "pp": "pp", "cp": "cp", "ep": "ep",
@@ -242,7 +267,10 @@ _COUNT = Column(kind="count")
 
 def _take_devices(row: _OpenRow, text: str) -> bool:
     """`8xA100`, `2x8` or, under a heading such as GPU, just what kind they are."""
-    match = re.fullmatch(r"(\d+)\s*[x×]\s*(\d+)?\s*([A-Za-z][\w .-]*)?", text)
+    match = re.fullmatch(rf"(\d+)\s*[x×]\s*(?!{_NUMBERED})(\d+)?\s*[x×]?\s*([A-Za-z][\w .-]*)?", text)
+    if card := re.fullmatch(rf"(\d+)\s*[x×]\s*({_NUMBERED}[\w .-]*)", text):
+        row.values.update(gpus=int(card[1]), machine=f"RTX {card[2]}")
+        return int(card[1]) > 0
     if match and (match.group(2) or match.group(3)):
         row.values["gpus"] = int(match.group(1)) * int(match.group(2) or 1)
         if match.group(3):

@@ -1,0 +1,55 @@
+"""Meshes of devices in one cell, `32x2`: what their sides multiply to where most rows of the table have the devices so.
+
+    check(sheet)          findings on meshes that are not the devices of their row
+"""
+from __future__ import annotations
+
+import math
+import re
+
+from seatrial.notes.lint.findings import Finding
+from seatrial.notes.lint.row import Row
+from seatrial.notes.lint.sheet import Sheet
+from seatrial.tables.headings import read_heading
+
+_MESH = re.compile(r"\(?\s*(\d{1,5})((?:\s*[x×*,]\s*\d{1,5}){1,4})\s*\)?")
+FEWEST, MOST = 4, 0.75
+"""Rows that prove what a column is, and which share of them."""
+
+
+def check(sheet: Sheet) -> list[Finding]:
+    found: list[Finding] = []
+    for mates in sheet.tables.values():
+        for heading in [name for name, cell in mates[0].record.printed.items() if _MESH.fullmatch(cell) and _unknown(name)]:
+            rows = [(row, cell, sides) for row in mates
+                    if row.record.gpus and (sides := _sides(cell := row.record.printed.get(heading, "")))]  # fmt: skip
+            odd = [each for each in rows if math.prod(each[2]) != each[0].record.gpus]
+            if len(rows) - len(odd) >= max(FEWEST, MOST * len(rows)) and len({sides for _, _, sides in rows}) > 1:
+                known = {(row.record.gpus, sides) for row, _, sides in rows}
+                found += [_finding(row, heading, cell, sides, known) for row, cell, sides in odd]
+    return found
+
+
+def _sides(cell: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", cell))) if _MESH.fullmatch(cell) else ()
+
+
+def _unknown(heading: str) -> bool:
+    """`DPxTPxPP` is read as its parts."""
+    column = read_heading(heading)
+    return not column.field and not column.parts
+
+
+def _finding(
+    row: Row, heading: str, cell: str, sides: tuple[int, ...], known: set[tuple[int | None, tuple[int, ...]]]
+) -> Finding:
+    """One side is wrong; a mesh that another row has is hardly meant again."""
+    devices, product = row.record.gpus or 1, math.prod(sides)
+    meant = [(*sides[:at], devices * side // product, *sides[at + 1 :]) for at, side in enumerate(sides)
+             if product and devices * side % product == 0]  # fmt: skip
+    new = [each for each in meant if (devices, each) not in known]
+    only = new[0] if len(new) == 1 else meant[0] if len(meant) == 1 else None
+    message = f"{heading} {cell}: {' x '.join(map(str, sides))} = {product}, and the row has {devices}"
+    numbers = iter(map(str, only or ()))
+    proposed = re.sub(r"\d+", lambda _: next(numbers), cell) if only else None
+    return row.find("world-size", "error", message, column=heading, printed=cell, proposed=proposed)
