@@ -92,7 +92,7 @@ def _phases(rows: list[Row]) -> list[_Phase]:
         if made := _chained(rows, (heading, heading), ends):
             return made
     for one, other in itertools.pairwise(headings):
-        counted = field_of(one) in _STEP and field_of(other) in _STEP and rows[0].figure(one) is not None
+        counted = field_of(one) in _STEP and field_of(other) in _STEP and rows[0].figure(one) in (0, 1)
         if counted and (made := _chained(rows, (one, other), list(zip(_column(rows, one), _column(rows, other))))):
             return made
     return []
