@@ -18,7 +18,7 @@ from seatrial.notes.lint import digits
 from seatrial.notes.lint.headings import field_of, fields_of
 from seatrial.notes.lint.labels import is_mixture
 from seatrial.notes.lint.prose import Prose
-from seatrial.notes.lint.row import MEASURED, MOST, NEAR, Row
+from seatrial.notes.lint.row import CONFIGURATION, MEASURED, MOST, NEAR, Row
 from seatrial.notes.read.rows import sequences
 from seatrial.record import Record
 from seatrial.tables.headings import batch_of_tokens, clean
@@ -196,8 +196,7 @@ def _in_sequences(record: Record) -> Record:
     return replace(record, gbs=sequences(record, heading, unit), inferred=inferred)
 
 
-_SETTINGS = ("gpus", "nodes", "dp", "tp", "pp", "cp", "ep", "mbs", "gbs", "seq", "size_label", "zero_stage", "recompute",
-             "machine")  # fmt: skip
+_SETTINGS = ("gpus", "machine", "size_label", *CONFIGURATION)
 
 
 def _with_settings(records: list[Record]) -> list[Record]:

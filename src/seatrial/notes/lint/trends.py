@@ -20,7 +20,7 @@ from seatrial.notes.lint.digits import slip, slips
 from seatrial.notes.lint.duplicates import settings
 from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.labels import label_parameters
-from seatrial.notes.lint.row import Row
+from seatrial.notes.lint.row import CONFIGURATION, Row
 from seatrial.notes.lint.sheet import Sheet
 
 Powers = tuple[float, float]
@@ -222,7 +222,7 @@ def _said(rows: list[Row], at: int, table: _Compared, name: str, values: np.ndar
 
 
 def _differences(row: Row, other: Row) -> Iterator[str]:
-    for name in ("gpus", "nodes", "tp", "pp", "mbs", "gbs", "seq", "size_label", "zero_stage", "recompute", "dtype"):
+    for name in ("gpus", *CONFIGURATION, "size_label"):
         here, there = getattr(row.record, name), getattr(other.record, name)
         if here != there and here and there:
             yield f"{row.column(name)} {here} for {there}"
