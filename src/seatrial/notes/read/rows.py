@@ -185,9 +185,9 @@ def _take(row: _OpenRow, column: Column, raw: str) -> None:
         _take_parts(row, column, raw)
         return
     card = column.field == "gpus" and _is_card(column.heading, clean(raw))
-    if card or column.field == "gpus" and (cell.unread or cell.text.startswith(("x", "×"))):
-        if _take_devices(row, f"RTX {clean(raw)}" if card else clean(raw)):
-            return
+    named = card or column.field == "gpus" and (cell.unread or cell.text.startswith(("x", "×")))
+    if named and _take_devices(row, f"RTX {clean(raw)}" if card else clean(raw)):
+        return
     if cell.unread:
         row.unread.append((column, raw.strip(), cell))
         return
@@ -270,9 +270,10 @@ _COUNT = Column(kind="count")
 
 def _is_card(heading: str, text: str) -> bool:
     """`3090` under `GPU`: a kind of device, and under `GPUs` of a cluster 2080 of them, which are 260 nodes."""
-    said = normal(heading).split()
-    counted = text.isdigit() and int(text) % 8 == 0 and ("gpus" in said or bool({"num", "n", "number", "count", "of"} & {*said}))
-    return not counted and _CARD.fullmatch(text) is not None
+    if not _CARD.fullmatch(text):
+        return False
+    counted = {"gpus", "num", "n", "number", "count", "of"} & {*normal(heading).split()}
+    return not (counted and text.isdigit() and int(text) % 8 == 0)
 
 
 def _take_devices(row: _OpenRow, text: str) -> bool:
