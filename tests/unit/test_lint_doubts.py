@@ -256,3 +256,54 @@ def test_steps_of_one_run_are_no_row_again(tmp_path: Path):
     row = "| 512 | 4 | 1024 | 14.56 | 126.4 | {} |\n"
     assert told(tmp_path, head + row.format(50568) + row.format(55595)) == []
     assert [f.code for f in told(tmp_path, head + row.format(50568) + row.format(50568))] == ["repeat"]
+
+
+def test_the_name_of_a_row_sets_it_apart_where_its_column_has_no_heading(tmp_path: Path):
+    head = "| | bs | global | s/step | TFLOPs |\n|---|---|---|---|---|\n"
+    rows = "| {} | 2 | 64 | 10.25 | 153 |\n| {} | 2 | 64 | 7.34 | 113 |\n"
+    assert told(tmp_path, head + rows.format("full, AdamW", "LoRA r=64")) == []
+    assert [f.code for f in told(tmp_path, head + rows.format("run 1", "run 2"))] == ["duplicate-config"] * 2
+
+
+PER_NODE = """12 layers, hidden 768, 12 heads, seq 1024, vocab 50304. Two ranks per node.
+TFLOPs are per rank, 72*B*s*l*h^2*(1 + s/(6h) + V/(12*l*h)) / time / ranks.
+
+| nodes | ranks | GBS | sec/it | TFLOPs |
+|---|---|---|---|---|
+| 1 | 2 | 32 | 10.70 | 1.30 |
+| 2 | 4 | 64 | 10.91 | 1.29 |
+| 4 | 8 | 128 | 11.04 | 1.26 |
+
+{}:
+
+| nodes | DP | GBS | sec/it | {} |
+|---|---|---|---|---|
+| 1 | 4 | 32 | 43.2 | 0.65 |
+| 4 | 16 | 128 | 43.4 | 0.64 |
+| 16 | 64 | 512 | 44.3 | 0.63 |
+| 64 | 256 | 1024 | 23.3 | 0.61 |
+| 128 | 512 | 1024 | 12.3 | 0.58 |
+"""
+
+
+def test_what_a_heading_says_is_of_a_node_is_no_slip(tmp_path: Path):
+    said = "1 rank per CMG = 4 ranks per node"
+    assert told(tmp_path, PER_NODE.format(said, "TFLOPs/node")) == []
+    found = told(tmp_path, PER_NODE.format(said, "TFLOPs/node").replace("0.63", "0.36"))
+    assert [(f.line, f.proposed) for f in found] == [(16, "0.63")]
+
+
+def test_a_batch_of_the_text_is_not_that_of_micro_batches_alone(tmp_path: Path):
+    text = """A step has 64 sequences, 131,072 tokens, however they are shared. Sequence length 2048.
+
+## Sequence length, one card, nothing accumulated
+
+| seq | micro-batch | ms/step | tokens/s |
+|---|---|---|---|
+| 1024 | 8 | 726 | 11288 |
+| 2048 | 4 | 742 | 11038 |
+| 4096 | 2 | 783 | 10462 |
+| 8192 | 1 | 868 | 9436 |
+"""
+    assert told(tmp_path, text) == []
+    assert [f.line for f in told(tmp_path, text.replace("| 10462", "| 20462"))] == [9]

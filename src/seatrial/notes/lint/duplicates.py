@@ -113,6 +113,8 @@ def printed_configuration(row: Row) -> tuple[tuple[str, ...], list[str]]:
     printed = row.record.printed
     asked = _asked(tuple(printed))
     asked += tuple([heading for heading, cell in row.worded.items() if heading not in asked and _names(heading, cell)])
+    if _is_name(printed.get("", "")):  # of the row, which is what was tried there
+        asked += ("",)
     return asked, [_plain_cell(printed[heading]) for heading in asked]
 
 
@@ -123,6 +125,12 @@ _RESULTS = _FIGURES | {"notes", "date", "outcome", "state"}
 @lru_cache(maxsize=4096)
 def _asked(headings: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(heading for heading in headings if field_of(heading) not in _RESULTS and heading.strip("# "))
+
+
+@lru_cache(maxsize=16384)
+def _is_name(cell: str) -> bool:
+    """More than which run it is, as `#4`, `run 12` and `(b)` are."""
+    return re.search(r"[^\W\d_]{2}", re.sub(r"\b(?:run|exp|trial|test|job|row|no|nr|id|lauf)\b", "", cell.lower())) is not None
 
 
 @lru_cache(maxsize=16384)
