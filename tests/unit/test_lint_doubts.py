@@ -307,3 +307,29 @@ def test_a_batch_of_the_text_is_not_that_of_micro_batches_alone(tmp_path: Path):
 """
     assert told(tmp_path, text) == []
     assert [f.line for f in told(tmp_path, text.replace("| 10462", "| 20462"))] == [9]
+
+
+@pytest.mark.parametrize(("heading", "text"), [
+    ("mfu (vs A100)", ""), ("MFU", "MFU is always against the A100's 312 TFLOPs, whatever the card.\n\n")])  # fmt: skip
+def test_a_share_of_another_devices_peak_may_be_more_than_the_whole(tmp_path: Path, heading: str, text: str):
+    head = f"{text}| GPU | n | ms/step | tok/s | {heading} |\n|---|---|---|---|---|\n"
+    rows = "| A100 80GB SXM | 1 | 3,080 | 159,609 | 44.0 |\n| H100 SXM | 1 | 1,155 | 425,450 | 117.3 |\n"
+    assert told(tmp_path, head + rows) == []
+    assert [f.code for f in told(tmp_path, head + rows.replace("117.3", "417.3"))] == ["over-peak"]
+    assert [f.code for f in told(tmp_path, (head + rows).replace(heading, "MFU").replace("always", "not"))] == ["over-peak"]
+
+
+@pytest.mark.parametrize("text", ["A sample is a pair, 2 × 2048 tokens.", "A step is 16k tokens, whatever the block.",
+                                  "Each step sees 16384 tokens."])  # fmt: skip
+def test_tokens_of_a_step_or_of_a_pair_are_no_length_of_a_sequence(tmp_path: Path, text: str):
+    head = "| pairs/GPU | accum | GBS | s/step | tok/s |\n|---|---|---|---|---|\n"
+    rows = "| 1 | 8 | 64 | 10.29 | 25,476 |\n| 2 | 4 | 64 | 9.10 | 28,807 |\n| 4 | 2 | 64 | 8.61 | 30,447 |\n"
+    assert told(tmp_path, f"{text}\n\n{head}{rows}") == []
+    assert [row.seq for row in look_at([str(tmp_path / "notes.md")])[1].rows] == [None] * 3
+
+
+def test_a_batch_written_as_a_product_is_a_setting(tmp_path: Path):
+    head = "| batch | seqs/step | s/step | tok/s | mem (GiB) |\n|---|---|---|---|---|\n"
+    rows = [("4 x 32", 128, 3.12, 41974, 10.8), ("8 x 16", 128, 3.05, 42906, 15.2), ("12 x 11", 132, 3.11, 43526, 19.5),
+            ("12 x 16", 192, 4.48, 43914, 19.5)]  # fmt: skip
+    assert told(tmp_path, head + "".join(f"| {' | '.join(map(str, row))} |\n" for row in rows)) == []

@@ -144,7 +144,14 @@ def settings(row: Row) -> list[str]:
     printed, shared = row.record.printed, row.sheet.shared(row.key)
     return [printed[heading].strip() for heading, kind in _may_set(tuple(printed))
             if kind == "notes" or kind == "extra" and (heading in shared or row.figure(heading) is None)
-            or kind == "figure" and _names(heading, printed[heading])]
+            or kind == "figure" and _names(heading, printed[heading])] + [
+                cell for heading, cell in row.record.extra.items() if heading in printed and _is_product(cell)]  # fmt: skip
+
+
+@lru_cache(maxsize=16384)
+def _is_product(cell: str) -> bool:
+    """`4 x 32` of a batch, which nobody measures."""
+    return re.search(r"\d ?[x×*] ?\d", cell) is not None
 
 
 @lru_cache(maxsize=4096)
