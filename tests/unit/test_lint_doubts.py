@@ -333,3 +333,36 @@ def test_a_batch_written_as_a_product_is_a_setting(tmp_path: Path):
     rows = [("4 x 32", 128, 3.12, 41974, 10.8), ("8 x 16", 128, 3.05, 42906, 15.2), ("12 x 11", 132, 3.11, 43526, 19.5),
             ("12 x 16", 192, 4.48, 43914, 19.5)]  # fmt: skip
     assert told(tmp_path, head + "".join(f"| {' | '.join(map(str, row))} |\n" for row in rows)) == []
+
+
+SCATTERED = """Sequence length 4096. MFU is against the data sheet; rates and times are of different windows.
+
+| Accelerator | Chips | Global batch | Step (s) | tok/s | TFLOP/s/chip | MFU |
+|---|---|---|---|---|---|---|
+| A100 SXM | 16 | 128 | 8.79 | 59,870 | 174.2 | 56.0% |
+| A100 SXM | 64 | 128 | 2.27 | 232,600 | 170.0 | 54.8% |
+| H100 SXM | 16 | 128 | 3.35 | 157,800 | 459.5 | 46.6% |
+| H100 SXM | 64 | 128 | 0.859 | 606,800 | 447.0 | 45.1% |
+| TPU v5p | 16 | 128 | 5.51 | 95,270 | 278.1 | 60.9% |
+| TPU v5p | 128 | 128 | 0.693 | 757,000 | 274.7 | 60.1% |
+| TPU v6e | 16 | 128 | 3.64 | 144,200 | 419.2 | 45.8% |
+| TPU v6e | 64 | 128 | 0.947 | 554,000 | 404.7 | 44.5% |
+"""
+
+
+def test_two_rows_that_agree_are_no_measure_in_a_table_that_scatters(tmp_path: Path):
+    assert told(tmp_path, SCATTERED) == []
+    assert [(f.line, f.column) for f in told(tmp_path, SCATTERED.replace("404.7", "440.7"))] == [(12, "TFLOP/s/chip")]
+
+
+def test_models_that_a_column_of_another_name_tells_are_kept_apart(tmp_path: Path):
+    text = """Sequence length 4096.
+
+| Training | Cluster | GPUs | GBS | Time per step (s) | MFU |
+|---|---|---|---|---|---|
+| Llama 2 7B | A100 | 32 | 256 | 8.15 | 51.7% |
+| Llama 2 13B | A100 | 64 | 512 | 16.11 | 50.6% |
+| Mixtral 8x7B | A100 | 128 | 1024 | 21.86 | 37.1% |
+| Llama 2 13B | A100 | 128 | 1024 | 16.56 | 49.4% |
+"""
+    assert told(tmp_path, text) == []
