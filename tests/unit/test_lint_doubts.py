@@ -366,3 +366,10 @@ def test_models_that_a_column_of_another_name_tells_are_kept_apart(tmp_path: Pat
 | Llama 2 13B | A100 | 128 | 1024 | 16.56 | 49.4% |
 """
     assert told(tmp_path, text) == []
+
+
+def test_one_model_larger_than_another_in_most_things_is_no_law(tmp_path: Path):
+    text = "| | 7B | 13B | 70B |\n|---|---|---|---|\n| layers | 32 | 40 | 80 |\n| hidden | 4096 | 5120 | 8192 |\n" \
+           "| heads | 32 | 40 | 64 |\n| kv heads | 32 | 40 | 8 |\n| ffn | 11008 | 13824 | 28672 |\n" \
+           "| vocab | 32000 | 32000 | 32000 |\n"
+    assert told(tmp_path, "# Model card\n\n" + text) == []
