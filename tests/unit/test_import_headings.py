@@ -133,6 +133,24 @@ def test_a_row_with_utilisation_alone_was_measured_and_accumulation_gives_the_ba
     assert (second.state, third.state) == ("failed", "measured")
 
 
+@pytest.mark.parametrize(("heading", "cell", "gpus", "machine"), [
+    ("GPU", "3090", None, "RTX 3090"), ("GPU", "4090 24GB", None, "RTX 4090 24GB"), ("GPUs", "3090 Ti", None, "RTX 3090 Ti"),
+    ("GPU", "2x 4090", 2, "RTX 4090"), ("GPUs", "2080", 2080, ""), ("# GPUs", "3072", 3072, ""), ("GPU", "64", 64, ""),
+])  # fmt: skip
+def test_a_card_that_goes_by_its_number_is_no_number_of_devices(tmp_path, heading, cell, gpus, machine):
+    path = tmp_path / "n.md"
+    path.write_text(f"| {heading} | MBS | s/step |\n|---|---|---|\n| {cell} | 4 | 2.5 |\n")
+    (record,) = import_file(path).records
+    assert (record.gpus, record.machine) == (gpus, machine)
+
+
+@pytest.mark.parametrize("heading", ["batch", "bs", "batch size"])
+def test_a_batch_that_is_accumulated_is_not_that_of_all(tmp_path, heading):
+    path = tmp_path / "n.md"
+    path.write_text(f"| {heading} | accum | s/step |\n|---|---|---|\n| 20 | 3 | 1.03 |\n| 10 | 6 | 2.13 |\n")
+    assert [(record.mbs, record.gbs) for record in import_file(path).records] == [(20, None), (10, None)]
+
+
 @pytest.mark.parametrize(("headings", "given"), [
     ("v0.6 (ms/step); v0.7 (ms/step); v0.10 (ms/step)", "v0.6 (ms/step); v0.7 (ms/step)"),
     ("main (s/step); this PR (s/step); tok/s", "main (s/step)"), ("tok/s; baseline tok/s", "baseline tok/s"),
@@ -148,7 +166,7 @@ def test_of_a_measure_before_and_after_a_change_the_last_is_the_records(headings
     ("吞吐(tokens/s); 单卡吞吐; TFLOPS/卡", "tokens_per_s; tokens_per_s_per_process; tflops"),
     ("tokens/s; throughput per GPU; TFLOPs", "tokens_per_s; tokens_per_s_per_process; tflops"),
     ("tokens/s; throughput per GPU", "tokens_per_s; tflops"), ("tokens/s; TFLOPs; HW TFLOPs", "tokens_per_s; tflops; "),
-    ("batch; grad accum; tokens/iter", "mbs; ; gbs"), ("batch; grad accum; s/it", "gbs; ; sec_per_it"),
+    ("batch; grad accum; tokens/iter", "mbs; ; gbs"), ("batch; grad accum; s/it", "mbs; ; sec_per_it"),
     ("batch; tokens/iter", "gbs; "), ("layers; hidden; heads; kv", "layers; hidden; heads; kv_heads"), ("GPUs; kv", "gpus; "),
 ])  # fmt: skip
 def test_what_a_heading_is_in_the_company_of_others(headings, fields):

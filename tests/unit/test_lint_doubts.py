@@ -256,3 +256,120 @@ def test_steps_of_one_run_are_no_row_again(tmp_path: Path):
     row = "| 512 | 4 | 1024 | 14.56 | 126.4 | {} |\n"
     assert told(tmp_path, head + row.format(50568) + row.format(55595)) == []
     assert [f.code for f in told(tmp_path, head + row.format(50568) + row.format(50568))] == ["repeat"]
+
+
+def test_the_name_of_a_row_sets_it_apart_where_its_column_has_no_heading(tmp_path: Path):
+    head = "| | bs | global | s/step | TFLOPs |\n|---|---|---|---|---|\n"
+    rows = "| {} | 2 | 64 | 10.25 | 153 |\n| {} | 2 | 64 | 7.34 | 113 |\n"
+    assert told(tmp_path, head + rows.format("full, AdamW", "LoRA r=64")) == []
+    assert [f.code for f in told(tmp_path, head + rows.format("run 1", "run 2"))] == ["duplicate-config"] * 2
+
+
+PER_NODE = """12 layers, hidden 768, 12 heads, seq 1024, vocab 50304. Two ranks per node.
+TFLOPs are per rank, 72*B*s*l*h^2*(1 + s/(6h) + V/(12*l*h)) / time / ranks.
+
+| nodes | ranks | GBS | sec/it | TFLOPs |
+|---|---|---|---|---|
+| 1 | 2 | 32 | 10.70 | 1.30 |
+| 2 | 4 | 64 | 10.91 | 1.29 |
+| 4 | 8 | 128 | 11.04 | 1.26 |
+
+{}:
+
+| nodes | DP | GBS | sec/it | {} |
+|---|---|---|---|---|
+| 1 | 4 | 32 | 43.2 | 0.65 |
+| 4 | 16 | 128 | 43.4 | 0.64 |
+| 16 | 64 | 512 | 44.3 | 0.63 |
+| 64 | 256 | 1024 | 23.3 | 0.61 |
+| 128 | 512 | 1024 | 12.3 | 0.58 |
+"""
+
+
+def test_what_a_heading_says_is_of_a_node_is_no_slip(tmp_path: Path):
+    said = "1 rank per CMG = 4 ranks per node"
+    assert told(tmp_path, PER_NODE.format(said, "TFLOPs/node")) == []
+    found = told(tmp_path, PER_NODE.format(said, "TFLOPs/node").replace("0.63", "0.36"))
+    assert [(f.line, f.proposed) for f in found] == [(16, "0.63")]
+
+
+def test_a_batch_of_the_text_is_not_that_of_micro_batches_alone(tmp_path: Path):
+    text = """A step has 64 sequences, 131,072 tokens, however they are shared. Sequence length 2048.
+
+## Sequence length, one card, nothing accumulated
+
+| seq | micro-batch | ms/step | tokens/s |
+|---|---|---|---|
+| 1024 | 8 | 726 | 11288 |
+| 2048 | 4 | 742 | 11038 |
+| 4096 | 2 | 783 | 10462 |
+| 8192 | 1 | 868 | 9436 |
+"""
+    assert told(tmp_path, text) == []
+    assert [f.line for f in told(tmp_path, text.replace("| 10462", "| 20462"))] == [9]
+
+
+@pytest.mark.parametrize(("heading", "text"), [
+    ("mfu (vs A100)", ""), ("MFU", "MFU is always against the A100's 312 TFLOPs, whatever the card.\n\n")])  # fmt: skip
+def test_a_share_of_another_devices_peak_may_be_more_than_the_whole(tmp_path: Path, heading: str, text: str):
+    head = f"{text}| GPU | n | ms/step | tok/s | {heading} |\n|---|---|---|---|---|\n"
+    rows = "| A100 80GB SXM | 1 | 3,080 | 159,609 | 44.0 |\n| H100 SXM | 1 | 1,155 | 425,450 | 117.3 |\n"
+    assert told(tmp_path, head + rows) == []
+    assert [f.code for f in told(tmp_path, head + rows.replace("117.3", "417.3"))] == ["over-peak"]
+    assert [f.code for f in told(tmp_path, (head + rows).replace(heading, "MFU").replace("always", "not"))] == ["over-peak"]
+
+
+@pytest.mark.parametrize("text", ["A sample is a pair, 2 × 2048 tokens.", "A step is 16k tokens, whatever the block.",
+                                  "Each step sees 16384 tokens."])  # fmt: skip
+def test_tokens_of_a_step_or_of_a_pair_are_no_length_of_a_sequence(tmp_path: Path, text: str):
+    head = "| pairs/GPU | accum | GBS | s/step | tok/s |\n|---|---|---|---|---|\n"
+    rows = "| 1 | 8 | 64 | 10.29 | 25,476 |\n| 2 | 4 | 64 | 9.10 | 28,807 |\n| 4 | 2 | 64 | 8.61 | 30,447 |\n"
+    assert told(tmp_path, f"{text}\n\n{head}{rows}") == []
+    assert [row.seq for row in look_at([str(tmp_path / "notes.md")])[1].rows] == [None] * 3
+
+
+def test_a_batch_written_as_a_product_is_a_setting(tmp_path: Path):
+    head = "| batch | seqs/step | s/step | tok/s | mem (GiB) |\n|---|---|---|---|---|\n"
+    rows = [("4 x 32", 128, 3.12, 41974, 10.8), ("8 x 16", 128, 3.05, 42906, 15.2), ("12 x 11", 132, 3.11, 43526, 19.5),
+            ("12 x 16", 192, 4.48, 43914, 19.5)]  # fmt: skip
+    assert told(tmp_path, head + "".join(f"| {' | '.join(map(str, row))} |\n" for row in rows)) == []
+
+
+SCATTERED = """Sequence length 4096. MFU is against the data sheet; rates and times are of different windows.
+
+| Accelerator | Chips | Global batch | Step (s) | tok/s | TFLOP/s/chip | MFU |
+|---|---|---|---|---|---|---|
+| A100 SXM | 16 | 128 | 8.79 | 59,870 | 174.2 | 56.0% |
+| A100 SXM | 64 | 128 | 2.27 | 232,600 | 170.0 | 54.8% |
+| H100 SXM | 16 | 128 | 3.35 | 157,800 | 459.5 | 46.6% |
+| H100 SXM | 64 | 128 | 0.859 | 606,800 | 447.0 | 45.1% |
+| TPU v5p | 16 | 128 | 5.51 | 95,270 | 278.1 | 60.9% |
+| TPU v5p | 128 | 128 | 0.693 | 757,000 | 274.7 | 60.1% |
+| TPU v6e | 16 | 128 | 3.64 | 144,200 | 419.2 | 45.8% |
+| TPU v6e | 64 | 128 | 0.947 | 554,000 | 404.7 | 44.5% |
+"""
+
+
+def test_two_rows_that_agree_are_no_measure_in_a_table_that_scatters(tmp_path: Path):
+    assert told(tmp_path, SCATTERED) == []
+    assert [(f.line, f.column) for f in told(tmp_path, SCATTERED.replace("404.7", "440.7"))] == [(12, "TFLOP/s/chip")]
+
+
+def test_models_that_a_column_of_another_name_tells_are_kept_apart(tmp_path: Path):
+    text = """Sequence length 4096.
+
+| Training | Cluster | GPUs | GBS | Time per step (s) | MFU |
+|---|---|---|---|---|---|
+| Llama 2 7B | A100 | 32 | 256 | 8.15 | 51.7% |
+| Llama 2 13B | A100 | 64 | 512 | 16.11 | 50.6% |
+| Mixtral 8x7B | A100 | 128 | 1024 | 21.86 | 37.1% |
+| Llama 2 13B | A100 | 128 | 1024 | 16.56 | 49.4% |
+"""
+    assert told(tmp_path, text) == []
+
+
+def test_one_model_larger_than_another_in_most_things_is_no_law(tmp_path: Path):
+    text = "| | 7B | 13B | 70B |\n|---|---|---|---|\n| layers | 32 | 40 | 80 |\n| hidden | 4096 | 5120 | 8192 |\n" \
+           "| heads | 32 | 40 | 64 |\n| kv heads | 32 | 40 | 8 |\n| ffn | 11008 | 13824 | 28672 |\n" \
+           "| vocab | 32000 | 32000 | 32000 |\n"
+    assert told(tmp_path, "# Model card\n\n" + text) == []

@@ -336,7 +336,7 @@ def _is_peak_memory(heading: str, named: set[str]) -> bool:
         and not {"mem_value", "machine"} & named
 
 
-_OF_A_DEVICE = {"bs", "bsz", "batch size"}
+_OF_A_DEVICE = {"bs", "bsz", "batch size", "batch"}
 
 
 def settle(columns: list[Column]) -> list[Column]:
@@ -352,11 +352,9 @@ def _settled(given: tuple[Column, ...]) -> list[Column]:
                for one in columns]  # fmt: skip
     named = {column.field for column in columns}
     if "mbs" not in named and any(accumulates(column.heading) for column in columns):
-        # `bs | GA`: the batch that is accumulated is a device's; so is any where the table has that of all in tokens.
-        tokens = any(batch_of_tokens(column.heading) is not None for column in columns)
+        # `bs | GA`: the batch that is accumulated is a device's.
         columns = [Column(heading=one.heading, field="mbs", kind="count") if one.field == "gbs"
-                   and (normal(one.heading) in _OF_A_DEVICE or tokens and normal(one.heading) == "batch") else one
-                   for one in columns]  # fmt: skip
+                   and normal(one.heading) in _OF_A_DEVICE else one for one in columns]  # fmt: skip
         named = {column.field for column in columns}
     for at, column in enumerate(columns):
         field, kind, beside = _IN_COMPANY.get(normal(column.heading), ("", "word", frozenset()))

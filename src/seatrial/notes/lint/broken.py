@@ -12,7 +12,19 @@ from seatrial.notes.lint import derived
 from seatrial.notes.lint.copied import source
 from seatrial.notes.lint.exceptions import excepted
 from seatrial.notes.lint.headings import EXTRA
-from seatrial.notes.lint.relations import GRAVE, UNSAID, Relation, Rule, key_of, off_by, relations_of, rule_of
+from seatrial.notes.lint.means import FEW, LITTLE
+from seatrial.notes.lint.relations import (
+    GRAVE,
+    UNSAID,
+    Relation,
+    Rule,
+    key_of,
+    off_by,
+    relations_of,
+    rule_of,
+    scatters,
+    slack,
+)
 from seatrial.notes.lint.row import Row
 
 Broken = tuple[Relation, Rule, float]
@@ -48,6 +60,8 @@ def _judge(row: Row) -> tuple[list[Broken], list[Kept]]:
             # Then it is what the text says, and no more than that.
             kept.append((relation, replace(rule, constant=rule.constant + off)))
         elif abs(off) > may + (CLOSELY if relation.exact and rule.support >= 4 else 0.004) and not _of_nodes(row, relation):
+            if abs(off) <= slack(row, relation) + LITTLE and rule.misses.rows <= FEW and scatters(row):
+                continue  # that a few rows keep to it closely is chance where the others of the table do not
             if not _unstated(row, relation, off):
                 broken.append((relation, rule, off))
             elif row.record.gpus or math.prod(getattr(row.record, axis) or 1 for axis in AXES) <= (row.counted or math.inf):

@@ -55,11 +55,16 @@ def followed(rows: Sequence[Row], headings: Sequence[str]) -> list[Terms]:
             other, power = terms[-1]
             if len(terms) == 2 and power < 0 and other[:1] == EXTRA and _alike(logs[name][0], logs[other][0]):
                 continue  # two columns that are often the same
+            if len(terms) == 2 and _SIZED.search(name) and _SIZED.search(other):
+                continue  # two models, of which one is larger in most things by as much
             # a / b is the same as b / a.
             if frozenset(terms) not in seen and frozenset((n, -power) for n, power in terms) not in seen:
                 seen.add(frozenset(terms))
                 made.append(terms)
     return made
+
+
+_SIZED = re.compile(r"(?<![\w.])\d+(?:\.\d+)?[BM](?!\w)")
 
 
 def _alike(one: np.ndarray, other: np.ndarray) -> bool:

@@ -113,6 +113,8 @@ def printed_configuration(row: Row) -> tuple[tuple[str, ...], list[str]]:
     printed = row.record.printed
     asked = _asked(tuple(printed))
     asked += tuple([heading for heading, cell in row.worded.items() if heading not in asked and _names(heading, cell)])
+    if _is_name(printed.get("", "")):  # of the row, which is what was tried there
+        asked += ("",)
     return asked, [_plain_cell(printed[heading]) for heading in asked]
 
 
@@ -126,6 +128,12 @@ def _asked(headings: tuple[str, ...]) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=16384)
+def _is_name(cell: str) -> bool:
+    """More than which run it is, as `#4`, `run 12` and `(b)` are."""
+    return re.search(r"[^\W\d_]{2}", re.sub(r"\b(?:run|exp|trial|test|job|row|no|nr|id|lauf)\b", "", cell.lower())) is not None
+
+
+@lru_cache(maxsize=16384)
 def _plain_cell(cell: str) -> str:
     return re.sub(r"[\s^†‡]+", " ", cell).strip()
 
@@ -136,7 +144,14 @@ def settings(row: Row) -> list[str]:
     printed, shared = row.record.printed, row.sheet.shared(row.key)
     return [printed[heading].strip() for heading, kind in _may_set(tuple(printed))
             if kind == "notes" or kind == "extra" and (heading in shared or row.figure(heading) is None)
-            or kind == "figure" and _names(heading, printed[heading])]
+            or kind == "figure" and _names(heading, printed[heading])] + [
+                cell for heading, cell in row.record.extra.items() if heading in printed and _is_product(cell)]  # fmt: skip
+
+
+@lru_cache(maxsize=16384)
+def _is_product(cell: str) -> bool:
+    """`4 x 32` of a batch, which nobody measures."""
+    return re.search(r"\d ?[x×*] ?\d", cell) is not None
 
 
 @lru_cache(maxsize=4096)

@@ -136,8 +136,8 @@ def _vague(row: Row) -> bool:
 
 
 def _of_another(row: Row) -> bool:
-    """A batch that a sentence speaks of, beside micro-batches and their steps in the row: it may be another table's."""
-    return "gbs" in row.record.inferred and row.shows("mbs") and row.shows("ga")
+    """A batch that a sentence speaks of, beside micro-batches in the row: it may be another table's."""
+    return "gbs" in row.record.inferred and row.shows("mbs")
 
 
 def _same_replicas(rows: list[Row]) -> int | None:
@@ -198,7 +198,7 @@ def count_processes(sheet: Sheet) -> None:
                 row.procs = (ratio if len(row.mates) >= 3 else None) or shared or stated or 1
             record = row.record
             if (record.tflops_per == "node" and record.tflops and row.procs and "tflops" not in record.inferred
-                    and row.shows("procs_per_node")):  # fmt: skip
+                    and (row.shows("procs_per_node") or "procs_per_node" in record.context)):  # fmt: skip
                 # Of nodes that have different numbers of processes only those of one process can be compared.
                 row.record = replace(record, tflops=record.tflops / row.procs, tflops_per="process")
 

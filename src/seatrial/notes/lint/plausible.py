@@ -12,6 +12,7 @@ from itertools import pairwise
 
 from seatrial.notes.lint import relations, shares
 from seatrial.notes.lint.broken import broken_and_kept
+from seatrial.notes.lint.devices import device_named
 from seatrial.notes.lint.digits import slip
 from seatrial.notes.lint.duplicates import same_configuration, settings
 from seatrial.notes.lint.findings import Finding
@@ -262,7 +263,7 @@ def _share(row: Row) -> list[Finding]:
     """More than the whole peak; twice as much may be of 8 bits and the peak of 16."""
     for name in ("mfu", "hfu") if row.record.mfu or row.record.hfu or row.fixed else ():
         share = row.get(name) or 0.0
-        if share > 1.0 and name not in row.reasons and name not in row.record.inferred:
+        if share > 1.0 and name not in row.reasons and name not in row.record.inferred and not _of_another_peak(row, name):
             others = [mate.get(name) or 0.0 for mate in row.around if mate is not row and 0 < (mate.get(name) or 0.0) <= 1]
             figure = row.printed(name)
             ends = (0.8 * min(others), 1.25 * max(others)) if others else (0.0, 0.0)
@@ -273,6 +274,18 @@ def _share(row: Row) -> list[Finding]:
             message = f"{row.column(name)} {row.cell(name)} is more than the device can do"
             return [row.find("over-peak", "error", message, name=name, proposed=text)]
     return []
+
+
+_ALWAYS = re.compile(r"\b[MH]FU\b[^|\n]{0,160}?\b(?:always|everywhere|throughout)\b([^|\n]{0,60})", re.IGNORECASE)
+
+
+def _of_another_peak(row: Row, name: str) -> bool:
+    """`MFU (vs A100)` of an H100, as the heading or a sentence has it: no share of what this device can do."""
+    text = row.sheet.prose.get(row.record.source_file)
+    said = [match[1] for line in (text.lines if text is not None else ()) if (match := _ALWAYS.search(line))]
+    base = next((device for words in (row.column(name), *said) if (device := device_named(words)) is not None), None)
+    least, most = (device.peak_tflops.get("bf16", 0.0) if device is not None else 0.0 for device in (base, row.device))
+    return 0.0 < least * (row.get(name) or 0.0) <= most
 
 
 def _of_one(row: Row, tflops: float) -> str | None:

@@ -331,12 +331,21 @@ def _new_key(row: Row, relation: Relation, any_model: bool) -> tuple[object, ...
         # A formula that only nearly holds is off by another factor at another sequence; what was fitted to several is not.
         fitted = (row.key, record.size_label) in row.sheet.costs
         key += [known, record.recompute, row.reading and (row.reading.formula, row.reading.per)]
-        key += [ANY] if any_model and known else [record.size_label, record.layers, record.hidden, None if fitted else row.seq]
+        label = record.size_label or ("" if record.layers else _model_in(row))
+        key += [ANY] if any_model and known else [label, record.layers, record.hidden, None if fitted else row.seq]
     batch, seq, replicas, devices = relation.unsaid
     if (batch and not record.gbs or seq and not row.seq or devices and row.world is None
             or replicas and (record.mbs is None or record.dp is None and _replicas(row, {}) is None)):  # fmt: skip
         key.append(UNSAID)
     return tuple(key)
+
+
+def _model_in(row: Row) -> str:
+    """A size in a cell of words: `Llama 2 7B` under a heading that says nothing of models."""
+    return next((match[0] for cell in row.record.extra.values() if (match := _SIZED.search(cell))), "")
+
+
+_SIZED = re.compile(r"(?<![\w.])(?:\d{1,3}x)?\d{1,4}(?:\.\d+)?[BM](?!\w)")
 
 
 @functools.lru_cache(maxsize=4096)

@@ -135,6 +135,7 @@ _COUNTED = re.compile(rf"(\d{{1,5}})\s?[x×]\s?(?:(\d{{1,2}})\s?[x×]?\s?)?(?=[A
 _BOX = re.compile(rf"{_COUNTED.pattern}(?:(?:NVIDIA |AMD |RTX ?)?(?:[ABHLV]\d{{2,3}}S?|MI\d{{3}}X?|G[BH]\d{{3}}|A?\d000)\b|"
                   rf"(?:RTX ?)?{_NUMBERED})[\w -]{{0,16}}", re.IGNORECASE)  # fmt: skip
 """The same under a heading that says nothing of machines."""
+_CARD = re.compile(rf"{_NUMBERED} ?(?:Ti|D|Super|Laptop|\(?\d{{1,2}} ?GB\)?)?", re.IGNORECASE)
 _SLICE = re.compile(r"(?:tpu[ -]?)?v(?:5e|5litepod|6e)-(\d{1,4})", re.IGNORECASE)
 """A slice of chips of one core, which its name counts; of others it counts the cores."""
 _OF_MEMORY = frozenset({"peak", "max", "maximum", "alloc", "allocated", "reserved", "used", "usage"})
@@ -183,7 +184,9 @@ def _take(row: _OpenRow, column: Column, raw: str) -> None:
     if column.parts:
         _take_parts(row, column, raw)
         return
-    if column.field == "gpus" and (cell.unread or cell.text.startswith(("x", "×"))) and _take_devices(row, clean(raw)):
+    card = column.field == "gpus" and _is_card(column.heading, clean(raw))
+    named = card or column.field == "gpus" and (cell.unread or cell.text.startswith(("x", "×")))
+    if named and _take_devices(row, f"RTX {clean(raw)}" if card else clean(raw)):
         return
     if cell.unread:
         row.unread.append((column, raw.strip(), cell))
@@ -263,6 +266,14 @@ def _take_parts(row: _OpenRow, column: Column, raw: str) -> None:
 
 
 _COUNT = Column(kind="count")
+
+
+def _is_card(heading: str, text: str) -> bool:
+    """`3090` under `GPU`: a kind of device, and under `GPUs` of a cluster 2080 of them, which are 260 nodes."""
+    if not _CARD.fullmatch(text):
+        return False
+    counted = {"gpus", "num", "n", "number", "count", "of"} & {*normal(heading).split()}
+    return not (counted and text.isdigit() and int(text) % 8 == 0)
 
 
 def _take_devices(row: _OpenRow, text: str) -> bool:
