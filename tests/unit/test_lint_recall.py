@@ -751,3 +751,25 @@ def test_a_count_without_the_embedding_or_a_name_in_two_rows_is_no_slip(lint) ->
     f"| 1 | | | 3,{'9' * 330} | 24"], ids=["no parameters", "more digits than a float has"])
 def test_figures_that_nothing_divides_by(lint, note: str):
     lint(note)
+
+
+BEFORE_AND_AFTER = """Sequence length 4096. Rates were read from dashboards, the time from the log.
+
+| Training     | Cluster       | GPUs | TP | PP | DP  | GBS  | Time per step (s) | Tokens/s | Tokens/s/GPU | TFLOPs | MFU    |
+|:-------------|--------------:|-----:|---:|---:|----:|-----:|------------------:|---------:|-------------:|-------:|-------:|
+| Llama 2 7B   | before (A100) |   32 |  1 |  1 |  32 |  256 |              8.15 |  128,600 |        4,012 |  161.3 |  51.7% |
+| Llama 2 7B   |  after (H100) |   16 |  1 |  1 |  16 |  256 |              5.98 |  174,900 |       10,895 |  442.2 |  44.5% |
+| Llama 2 13B  | before (A100) |   64 |  2 |  1 |  32 |  512 |             16.11 |  129,700 |        2,018 |  158.7 |  50.6% |
+| Llama 2 13B  |  after (H100) |   32 |  2 |  1 |  16 |  512 |             11.29 |  185,600 |        5,793 |  455.1 |  45.9% |
+| Llama 2 70B  | before (A100) |  128 |  8 |  4 |   4 |  512 |             44.47 |   47,040 |          366 |  152.0 |  48.8% |
+| Llama 2 70B  |  after (H100) |   64 |  8 |  2 |   4 |  512 |             29.92 |   70,200 |        1,095 |  453.6 |  46.0% |
+| Mixtral 8x7B | before (A100) |  128 |  1 |  4 |  32 | 1024 |             21.86 |  191,600 |        1,495 |  115.6 |  37.1% |
+| Llama 2 7B   | before (A100) |  128 |  1 |  1 | 128 | 1024 |              8.78 |  477,500 |        3,718 |  150.4 |  48.4% |
+| Llama 2 13B  | before (A100) |  128 |  2 |  1 |  64 | 1024 |             16.56 |  253,000 |        1,980 |  154.7 |  49.4% |
+"""
+
+
+@pytest.mark.parametrize(("right", "wrong", "proposed"), [
+    ("          366 ", "        2,928 ", "366"), ("  477,500 ", "  747,500 ", "477500")])
+def test_a_rate_that_laws_of_counting_deny_beside_what_other_models_cost(lint, right: str, wrong: str, proposed: str):
+    assert proposed in [f.proposed for f in lint(BEFORE_AND_AFTER.replace(right, wrong))]
