@@ -773,3 +773,11 @@ BEFORE_AND_AFTER = """Sequence length 4096. Rates were read from dashboards, the
     ("          366 ", "        2,928 ", "366"), ("  477,500 ", "  747,500 ", "477500")])
 def test_a_rate_that_laws_of_counting_deny_beside_what_other_models_cost(lint, right: str, wrong: str, proposed: str):
     assert proposed in [f.proposed for f in lint(BEFORE_AND_AFTER.replace(right, wrong))]
+
+
+def test_a_model_by_its_name_is_one_under_any_heading(tmp_path: Path):
+    path = tmp_path / "note.md"
+    path.write_text(BEFORE_AND_AFTER, encoding="utf-8")
+    found, sheet = look_at([path])
+    assert {row.record.size_label for row in sheet.rows} == {"Llama 2 7B", "Llama 2 13B", "Llama 2 70B", "Mixtral 8x7B"}
+    assert [f for f in found if f.level != "info"] == []
