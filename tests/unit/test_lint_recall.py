@@ -781,3 +781,37 @@ def test_a_model_by_its_name_is_one_under_any_heading(tmp_path: Path):
     found, sheet = look_at([path])
     assert {row.record.size_label for row in sheet.rows} == {"Llama 2 7B", "Llama 2 13B", "Llama 2 70B", "Mixtral 8x7B"}
     assert [f for f in found if f.level != "info"] == []
+
+
+REPLICAS = "Sequence length 8192.\n\n" + table("""
+    Model  GPUs  GBS  MBS  TP  PP  CP  Tokens/s/GPU
+    8B  8  128  1  1  1  2  9307
+    70B  64  128  1  4  4  2  1102
+    70B  64  128  1  4  4  2  1107
+    405B  576  252  1  8  9  2  184
+    405B  144  72  1  4  9  2  188
+""")
+
+
+@pytest.mark.parametrize(("right", "wrong", "column", "proposed"), [
+    ("| 4 | 4 | 2 | 1102 |", "| 4 | 4 | 8 | 1102 |", "CP", "2"), ("| 144 |", "| 164 |", "GPUs", "144")])
+def test_replicas_that_do_not_fill_the_devices(lint, right: str, wrong: str, column: str, proposed: str):
+    assert lint(REPLICAS) == []
+    assert REPLICAS.count(right) == 1
+    assert [(f.column, f.proposed) for f in lint(REPLICAS.replace(right, wrong))] == [(column, proposed)]
+
+
+BY_NODES = "Sequence 4096.\n\n" + table("""
+    nodes  GPUs  GBS  s/step  tokens/s  tokens/s/GPU  TFLOPs/GPU
+    1  4  64  6.35  41542  10387  445
+    2  8  128  6.46  80652  10008  435
+    4  16  256  6.53  160642  9940  433
+    8  32  512  6.65  314212  9827  429
+    16  64  1024  6.87  613752  9666  412
+""")
+
+
+def test_a_rate_of_a_node_with_as_many_devices_as_its_columns_say(lint):
+    assert lint(BY_NODES) == []
+    found = lint(BY_NODES.replace("| 10008 |", "| 40326 |"))
+    assert [(f.column, f.proposed) for f in found] == [("tokens/s/GPU", "10082")]
