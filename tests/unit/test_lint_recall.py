@@ -815,3 +815,13 @@ def test_a_rate_of_a_node_with_as_many_devices_as_its_columns_say(lint):
     assert lint(BY_NODES) == []
     found = lint(BY_NODES.replace("| 10008 |", "| 40326 |"))
     assert [(f.column, f.proposed) for f in found] == [("tokens/s/GPU", "10082")]
+
+
+@pytest.mark.parametrize("heading", ["Akk.", "Grad-Akk.", "acumul.", "acumulação", "akumulacja", "누적"])
+def test_accumulation_under_any_short_word_gives_the_batch(lint, heading: str):
+    rows = [(1, 4, 64, "48.37"), (2, 4, 32, "24.73"), (4, 4, 16, "12.53"), (4, 8, 8, "11.95"), (8, 4, 8, "6.59")]
+    note = f"Sequence length 4096, global batch 256.\n\n| GPUs | MBS | {heading} | s/step | tokens/s |\n|---|---|---|---|---|\n"
+    note += "".join(f"| {n} | {mbs} | {ga} | {sec} | {256 * 4096 / float(sec):.0f} |\n" for n, mbs, ga, sec in rows)
+    assert lint(note) == []
+    found = lint(note.replace("| 2 | 4 | 32 |", "| 2 | 4 | 16 |"))
+    assert [(f.line, f.column, f.proposed) for f in found] == [(6, heading, "32")]
