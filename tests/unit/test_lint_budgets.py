@@ -186,3 +186,17 @@ def test_what_a_card_or_a_heading_says_is_held_against_the_figures(lint, note: s
 def test_a_rate_that_is_mended_is_mended_for_the_shares_of_others(lint):
     found = lint(SHARES.replace("39.6%", "93.6%").replace("1,048,968", "104,897"))
     assert {finding.line for finding in found} == {8, 10}
+
+
+@pytest.mark.parametrize(("sentence", "proposed"), [
+    ("At the rate of the last row this is 5.5 days on 64 GPUs, or 8,390 GPU-hours.", None),
+    ("At the rate of the last row this is 5.5 days on 64 GPUs, or 1,049 GPU-hours.", "8,392"),
+    ("Training takes 12 days on 256 H100s (73,728 GPU hours).", None),
+    ("Training takes 12 days on 256 H100s (7,373 GPU hours).", "73,730"),
+    ("Das sind 10 Tage auf 32 GPUs, also 960 GPU-Stunden.", "7680"),
+    ("We had 12 days on 256 GPUs and used 50,000 GPU hours of them.", None),
+    ("5 days on 64 GPUs or 10 days on 32 GPUs: 960 GPU hours a node.", None),
+])  # fmt: skip
+def test_device_hours_of_a_sentence_are_its_days_by_its_devices(lint, sentence: str, proposed: str | None):
+    found = lint(f"GPT, sequence 2048.\n\n| GPUs | GBS | s/it |\n|---|---|---|\n| 64 | 512 | 6.53 |\n\n{sentence}\n")
+    assert [f.proposed for f in found] == ([proposed] if proposed else [])

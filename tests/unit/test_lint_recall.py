@@ -751,3 +751,77 @@ def test_a_count_without_the_embedding_or_a_name_in_two_rows_is_no_slip(lint) ->
     f"| 1 | | | 3,{'9' * 330} | 24"], ids=["no parameters", "more digits than a float has"])
 def test_figures_that_nothing_divides_by(lint, note: str):
     lint(note)
+
+
+BEFORE_AND_AFTER = """Sequence length 4096. Rates were read from dashboards, the time from the log.
+
+| Training     | Cluster       | GPUs | TP | PP | DP  | GBS  | Time per step (s) | Tokens/s | Tokens/s/GPU | TFLOPs | MFU    |
+|:-------------|--------------:|-----:|---:|---:|----:|-----:|------------------:|---------:|-------------:|-------:|-------:|
+| Llama 2 7B   | before (A100) |   32 |  1 |  1 |  32 |  256 |              8.15 |  128,600 |        4,012 |  161.3 |  51.7% |
+| Llama 2 7B   |  after (H100) |   16 |  1 |  1 |  16 |  256 |              5.98 |  174,900 |       10,895 |  442.2 |  44.5% |
+| Llama 2 13B  | before (A100) |   64 |  2 |  1 |  32 |  512 |             16.11 |  129,700 |        2,018 |  158.7 |  50.6% |
+| Llama 2 13B  |  after (H100) |   32 |  2 |  1 |  16 |  512 |             11.29 |  185,600 |        5,793 |  455.1 |  45.9% |
+| Llama 2 70B  | before (A100) |  128 |  8 |  4 |   4 |  512 |             44.47 |   47,040 |          366 |  152.0 |  48.8% |
+| Llama 2 70B  |  after (H100) |   64 |  8 |  2 |   4 |  512 |             29.92 |   70,200 |        1,095 |  453.6 |  46.0% |
+| Mixtral 8x7B | before (A100) |  128 |  1 |  4 |  32 | 1024 |             21.86 |  191,600 |        1,495 |  115.6 |  37.1% |
+| Llama 2 7B   | before (A100) |  128 |  1 |  1 | 128 | 1024 |              8.78 |  477,500 |        3,718 |  150.4 |  48.4% |
+| Llama 2 13B  | before (A100) |  128 |  2 |  1 |  64 | 1024 |             16.56 |  253,000 |        1,980 |  154.7 |  49.4% |
+"""
+
+
+@pytest.mark.parametrize(("right", "wrong", "proposed"), [
+    ("          366 ", "        2,928 ", "366"), ("  477,500 ", "  747,500 ", "477500")])
+def test_a_rate_that_laws_of_counting_deny_beside_what_other_models_cost(lint, right: str, wrong: str, proposed: str):
+    assert proposed in [f.proposed for f in lint(BEFORE_AND_AFTER.replace(right, wrong))]
+
+
+def test_a_model_by_its_name_is_one_under_any_heading(tmp_path: Path):
+    path = tmp_path / "note.md"
+    path.write_text(BEFORE_AND_AFTER, encoding="utf-8")
+    found, sheet = look_at([path])
+    assert {row.record.size_label for row in sheet.rows} == {"Llama 2 7B", "Llama 2 13B", "Llama 2 70B", "Mixtral 8x7B"}
+    assert [f for f in found if f.level != "info"] == []
+
+
+REPLICAS = "Sequence length 8192.\n\n" + table("""
+    Model  GPUs  GBS  MBS  TP  PP  CP  Tokens/s/GPU
+    8B  8  128  1  1  1  2  9307
+    70B  64  128  1  4  4  2  1102
+    70B  64  128  1  4  4  2  1107
+    405B  576  252  1  8  9  2  184
+    405B  144  72  1  4  9  2  188
+""")
+
+
+@pytest.mark.parametrize(("right", "wrong", "column", "proposed"), [
+    ("| 4 | 4 | 2 | 1102 |", "| 4 | 4 | 8 | 1102 |", "CP", "2"), ("| 144 |", "| 164 |", "GPUs", "144")])
+def test_replicas_that_do_not_fill_the_devices(lint, right: str, wrong: str, column: str, proposed: str):
+    assert lint(REPLICAS) == []
+    assert REPLICAS.count(right) == 1
+    assert [(f.column, f.proposed) for f in lint(REPLICAS.replace(right, wrong))] == [(column, proposed)]
+
+
+BY_NODES = "Sequence 4096.\n\n" + table("""
+    nodes  GPUs  GBS  s/step  tokens/s  tokens/s/GPU  TFLOPs/GPU
+    1  4  64  6.35  41542  10387  445
+    2  8  128  6.46  80652  10008  435
+    4  16  256  6.53  160642  9940  433
+    8  32  512  6.65  314212  9827  429
+    16  64  1024  6.87  613752  9666  412
+""")
+
+
+def test_a_rate_of_a_node_with_as_many_devices_as_its_columns_say(lint):
+    assert lint(BY_NODES) == []
+    found = lint(BY_NODES.replace("| 10008 |", "| 40326 |"))
+    assert [(f.column, f.proposed) for f in found] == [("tokens/s/GPU", "10082")]
+
+
+@pytest.mark.parametrize("heading", ["Akk.", "Grad-Akk.", "acumul.", "acumulação", "akumulacja", "누적"])
+def test_accumulation_under_any_short_word_gives_the_batch(lint, heading: str):
+    rows = [(1, 4, 64, "48.37"), (2, 4, 32, "24.73"), (4, 4, 16, "12.53"), (4, 8, 8, "11.95"), (8, 4, 8, "6.59")]
+    note = f"Sequence length 4096, global batch 256.\n\n| GPUs | MBS | {heading} | s/step | tokens/s |\n|---|---|---|---|---|\n"
+    note += "".join(f"| {n} | {mbs} | {ga} | {sec} | {256 * 4096 / float(sec):.0f} |\n" for n, mbs, ga, sec in rows)
+    assert lint(note) == []
+    found = lint(note.replace("| 2 | 4 | 32 |", "| 2 | 4 | 16 |"))
+    assert [(f.line, f.column, f.proposed) for f in found] == [(6, heading, "32")]

@@ -283,7 +283,8 @@ def rate_of_a_node(heading: str) -> str:
 
 
 _SUMS = frozenset("ga gas acc accu accum accums accumulation accumulate accumulated accumulations akkumulation "
-                  "gradientenakkumulation acumulacion acum cumul accumulo microbatches".split())
+                  "gradientenakkumulation akk akku akkum gradientenakk gradakk acumulacion acumulacao "
+                  "acum acumul cumul accumulo akumulacja akum birikim microbatches".split())
 _BESIDE_SUMS = frozenset("grad grads gradient gradients gradiente de di del step steps of num n number factor micro batch "
                          "batches x per it iter iteration update optimizer replica rank".split())  # fmt: skip
 

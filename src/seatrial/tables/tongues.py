@@ -101,7 +101,7 @@ model: モデル, 模型
 size: サイズ, 参数量, パラメータ数
 parameters: パラメータ, 参数
 groups: グループ, 组
-gradient accumulation: 勾配累積, 勾配蓄積, 梯度累积步数, 梯度累积, 累积步数, 그래디언트 누적, 그레이디언트 누적
+gradient accumulation: 勾配累積, 勾配蓄積, 梯度累积步数, 梯度累积, 累积步数, 그래디언트 누적, 그레이디언트 누적, 누적
 iteration: 反復, イテレーション, 迭代, 반복
 without recompute: 再計算なし, 无重计算, 不重计算
 recompute: 再計算, 重计算

@@ -10,6 +10,7 @@ configuration; the column is otherwise constant.
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -233,9 +234,29 @@ def check_processes(sheet: Sheet) -> list[Finding]:
         elif row.record.dp is None and row.record.gpus and row.record.tp and row.record.pp:
             replica = row.record.tp * row.record.pp * (row.beside("cp") or 1)
             if row.record.gpus % replica:
-                message = f"{row.record.gpus} GPUs are no multiple of TP {row.record.tp} x PP {row.record.pp} = {replica}"
-                found.append(row.find("world-size", "error", message, name="gpus"))
+                found.append(_no_multiple(row, row.record.gpus, replica))
     return found
+
+
+def _no_multiple(row: Row, gpus: int, replica: int) -> Finding:
+    """Replicas that do not fill the devices: an axis of another run of the model on as many, or a slip of the hand."""
+    axes = {"tp": row.record.tp, "pp": row.record.pp, "cp": row.beside("cp")}
+    said = " x ".join(f"{NAMES[name]} {value}" for name, value in axes.items() if value and (name != "cp" or value > 1))
+    message = f"{gpus} GPUs are no multiple of {said} = {replica}"
+    alike: set[tuple[str, int]] = set()
+    for mate in row.elsewhere if row.record.size_label else ():
+        if (mate.record.size_label, mate.record.gpus) == (row.record.size_label, gpus):
+            its = {"tp": mate.record.tp, "pp": mate.record.pp, "cp": mate.beside("cp")}
+            others = [(name, value) for name, value in its.items() if value and value != axes[name]]
+            alike.update(others if len(others) == 1 and gpus % math.prod(value or 1 for value in its.values()) == 0 else ())
+    near = [value for value in range(replica, 2 * gpus, replica) if 2 * value > gpus and slip(str(gpus), (value, value))]
+    ways = list(alike) if alike else [("gpus", value) for value in near] if row.cell("gpus").isdecimal() else []
+    if len(ways) != 1:
+        return row.find("world-size", "error", message, name="gpus")
+    name, value = ways[0]
+    row.propose(name, value, "world-size")
+    message = f"{row.column(name)} {axes.get(name, gpus)} -> {value}: {message}"
+    return row.find("world-size", "error", message, name=name, proposed=str(value))
 
 
 def _counts_alike(row: Row) -> bool:

@@ -86,8 +86,9 @@ def repair(row: Row, name: str, value: float, bounds: tuple[float, float], broke
         if abs(math.log(ratio / times)) < tight:
             score, why, code = score + UNIT, f" (the time is in {unit})", its
             shown = digits.as_time(row.cell(name), figure, figure.value / times, unit)
-    node = row.procs if row.procs and row.procs > 1 else 8  # what nodes have where nobody says it
     world = row.world or 1
+    each = world / row.record.nodes if row.record.gpus and row.record.nodes else 1
+    node = row.procs if row.procs and row.procs > 1 else each if each > 1 else 8  # what nodes have where nobody says it
     parts: dict[float, str] = {node: "of a whole node", world: "of all processes", 1 / world: "of one process"}
     if name in ("tokens_per_s", "samples_per_s", "aggr_pflops") or name[:1] == EXTRA:
         parts = {1 / node: "of one device of a node", node / world: "of one node"} | parts

@@ -33,6 +33,11 @@ def mended(row: Row, broken: list[Broken], kept: list[Kept]) -> tuple[list[Broke
     grave = [each for each in broken if abs(each[2]) > max(GRAVE, most / 5)]
     if not repairs and 0 < len(grave) < len(broken):
         broken, repairs = grave, list(_repairs(row, grave, kept))
+    # A law of counting holds whatever the model; what a table's rows were taken to agree on may be an accident of a few.
+    laws = [each for each in broken if each[0].exact]
+    if not repairs and 1 < len(laws) < len(broken):
+        repairs = list(_repairs(row, laws, kept))
+        broken = laws if repairs else broken
     if all(has_flops(relation) and of_another_shape(row, off) for relation, _, off in broken):
         fits = fits_label(row)  # then only a slip of the hand tells
         repairs = [r for r in repairs if r.name in ("layers", "hidden") and r.why and not (fits and "row" in r.why)]

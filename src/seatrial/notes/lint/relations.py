@@ -618,7 +618,8 @@ def _loosely(
     least = max(LOOSE_ROWS - 1, LOOSE_MOST * len(offs))
     for value in known:
         near = [off for off in where if abs(off - value) <= open_ + 2 * WINDOW]
-        if len(near) >= max(LOOSE_ROWS, KNOWN_MOST * len(offs)) and abs(statistics.median(near) - value) <= open_ + WINDOW / 2:
+        enough = len(near) >= max(LOOSE_ROWS - 1, KNOWN_MOST * len(offs))
+        if enough and abs(statistics.median(near) - value) <= open_ + WINDOW / 2:
             close = [abs(off - value) for off in near if abs(off - value) <= open_ + WINDOW] or [WINDOW]
             return Rule(value, statistics.median(close), len(near), _misses(offs, value))
     wide = 2 * (open_ + (WINDOW if len(offs) > LOOSE_ROWS else WINDOW / 2))

@@ -208,6 +208,8 @@ def _take(row: _OpenRow, column: Column, raw: str) -> None:
             row.configured.update(laid_out(str(value)) or read_statements(str(value), heading=False).fields)
             if _BOX.fullmatch(str(value)):
                 row.configured["machine"] = str(value)
+            if _A_MODEL.fullmatch(str(value)):
+                row.configured["size_label"] = str(value)
             row.configured.update(_said_in_words(str(value)))
     elif value is None or value == "":
         pass
@@ -222,6 +224,10 @@ def _take(row: _OpenRow, column: Column, raw: str) -> None:
 
 _SAID = re.compile(r"([A-Za-z][A-Za-z _-]{1,18}?)[ =:]{0,3}(\d{1,7})( ?[kK]i?)?|(\d{1,4}) ?[kK]i? (ctx|context|seq|sequences?)")
 
+_A_MODEL = re.compile(
+    r"(?:meta-?)?(?:llama|gpt|qwen|mi[sx]tral|gemma|phi|falcon|bloom|opt|pythia|olmo|deepseek|yi|nemotron|tinyllama|smollm|palm|mpt)"
+    r"[\w .-]{0,16}?[ -]?(?:\d{1,3}x)?\d{1,4}(?:\.\d{1,3})? ?[MBT]", re.IGNORECASE)
+"""`Llama 2 7B`, `Mixtral-8x7B`: a model by its name and size, under whatever heading."""
 _VAGUE = frozenset({"batch", "batch size", "bs", "bsz", "length", "max length"})
 
 
