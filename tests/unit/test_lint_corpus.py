@@ -5,9 +5,12 @@ import pytest
 
 import notes_corpus
 
+COUNTED_ONLY: set[str] = set()
+"""Halves that were counted, and for whose causes no rule was mended yet."""
+HALVES = sorted(path.parent.name for path in notes_corpus.NOTES.glob("*/mixed") if path.parent.name not in COUNTED_ONLY)
 
-@pytest.fixture(scope="module", params=["open", "blind", "fresh", "unseen", "later", "again", "scattered", "harbour",
-                                        "lighthouse", "breakwater", "moorings", "slipway", "drydock", "anchorage", "quay"])
+
+@pytest.fixture(scope="module", params=HALVES)
 def score(request: pytest.FixtureRequest) -> notes_corpus.Score:
     return notes_corpus.score(request.param)
 
