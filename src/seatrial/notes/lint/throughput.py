@@ -265,8 +265,9 @@ def _formula(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
             # A factor of the processes per node is no coincidence when the other factors are those of the table.
             each = shown.value / (row.procs or 1)
             message = f"TFLOPs {shown.value:g} is per node, {row.procs} x {each:.4g} per process"
+            said = row.record.tflops_per == "node"  # by its heading
             yield Explanation(code="tflops-per-node", name="tflops", value=each, shown=shown.like(each), score=score + PER_NODE,
-                              message=message, level="warning")  # fmt: skip
+                              message=message, level="info" if said else "warning")  # fmt: skip
 
 
 def _followed(row: Row) -> Counter[Reading | None]:
