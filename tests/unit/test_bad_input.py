@@ -459,6 +459,10 @@ NOBODYS = {
     "a batch without end": "Half a million tokens a step.\n\n|Sequence Length (K)|GBS|step time (s)|tokens/s/GPU|TFLOPS/GPU|\n"
                            "|---:|---:|---:|---:|---:|\n|2|256|3.874|8458|408|\n|1e308|128|4.152|7892|406|\n|8|64|4.675|7009|406|\n"
                            "|16|32|5.701|5748|407|\n",
+    "devices without end in a text": f"{'9' * 310} GPUs \n\n| |  | optimizer ||\n-:|\n|  | | % | 6",
+    "nodes without end": "|Nos||||D|T|P | MBS | S/it  | TFLOP| PF\n|1e308 | 5|| | 8 | 2 | 1  || | 80 |6 |\n"
+                         "| 128  | | | | | ||  | |61.3|  62.81\n| 128 | || | 8 | 6 | 48 || |  64.03 |65.5",
+    "a phase without figures": "|||с/шаг|||\n-|\n|0|20000||1|4||\n|20000|45000||8|1||\n||45000|0||4\n|4|6||2|1|5",
     "a total below nothing": "s|EUR\n-|\n6|5\nB|0\ntotal|-3",
     "an exception without end": f"only 32 {'9' * 400}.\n\n| run | gpus | tok/s | mfu |\n|---|---|---|---|\n"
                                 "| a | 8 | 100 | 40 |\n| b | 8 | 100 | 40 |\n| c | 8 | 100 | 40 |\n| d | 8 | 100 | 80 |\n",
@@ -476,3 +480,12 @@ def test_sizes_that_no_model_has_are_linted_all_the_same(tmp_path, text):
 def test_what_the_text_says_of_a_row_is_one_value():
     with pytest.raises(BadInput, match="context.gbs.value"):
         Record.from_dict({"state": "measured", "context": {"gbs": {"value": [], "line": 3}}})
+
+
+def test_many_devices_that_are_no_multiple_of_a_replica_are_looked_at_in_no_time(tmp_path):
+    table = "| GPUs | TP | PP | MBS | GBS | s/it |\n|---|---|---|---|---|---|\n"
+    (tmp_path / "n.md").write_text(table + "| 99999999999 | 2 | 2 | 1 | 64 | 2.5 |\n" * 4, encoding="utf-8")
+    (tmp_path / "long.log").write_text("7" * 300_000 + " Mrd\n" + "Step 5/1000, Loss: 11.3332\n" * 3, encoding="utf-8")
+    before = time.process_time()
+    look_at([str(tmp_path / "n.md"), str(tmp_path / "long.log")])
+    assert time.process_time() - before < 2

@@ -333,7 +333,7 @@ _SAID = {re.compile(pattern, re.IGNORECASE): word for pattern, word in {
     r"(?:активн\w+|aktiven?|actifs|activos|attivi|ativos)\b": "active",
     r"(?:эксперт\w*|experten|expertos|esperti)\b": "experts",
     r"параметр\w*|\bparametern?\b": "parameters", r"\bвсего\b": "total"}.items()}  # fmt: skip
-_BILLIONS = re.compile(r"(\d+(?:[.,]\d+)?) ?(?:billions?|milliards?|milliarden|miliardi|Mrd\.?|млрд\.?)"
+_BILLIONS = re.compile(r"(?<!\d)(\d{1,6}(?:[.,]\d{1,6})?) ?(?:billions?|milliards?|milliarden|miliardi|Mrd\.?|млрд\.?)"
                        r"(?: of| de| di)?(?!\w)", re.IGNORECASE)  # fmt: skip
 
 

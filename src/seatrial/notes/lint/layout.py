@@ -238,6 +238,9 @@ def check_processes(sheet: Sheet) -> list[Finding]:
     return found
 
 
+MOST_TRIED = 1000
+
+
 def _no_multiple(row: Row, gpus: int, replica: int) -> Finding:
     """Replicas that do not fill the devices: an axis of another run of the model on as many, or a slip of the hand."""
     axes = {"tp": row.record.tp, "pp": row.record.pp, "cp": row.beside("cp")}
@@ -249,7 +252,8 @@ def _no_multiple(row: Row, gpus: int, replica: int) -> Finding:
             its = {"tp": mate.record.tp, "pp": mate.record.pp, "cp": mate.beside("cp")}
             others = [(name, value) for name, value in its.items() if value and value != axes[name]]
             alike.update(others if len(others) == 1 and gpus % math.prod(value or 1 for value in its.values()) == 0 else ())
-    near = [value for value in range(replica, 2 * gpus, replica) if 2 * value > gpus and slip(str(gpus), (value, value))]
+    multiples = range(replica, 2 * gpus, replica) if gpus <= MOST_TRIED * replica else ()
+    near = [value for value in multiples if 2 * value > gpus and slip(str(gpus), (value, value))]
     ways = list(alike) if alike else [("gpus", value) for value in near] if row.cell("gpus").isdecimal() else []
     if len(ways) != 1:
         return row.find("world-size", "error", message, name="gpus")

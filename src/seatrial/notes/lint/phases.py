@@ -185,8 +185,8 @@ def _kept(name: str, others: tuple[str, ...], columns: list[list[tuple[float, fl
           close: float = CLOSE) -> _Goes | None:  # fmt: skip
     offs: list[tuple[float, float, float]] = []
     for each in zip(*columns):
-        one, *rest = (figure for figure in each if figure is not None)
-        if len(rest) == len(each) - 1:
+        if None not in each:
+            one, *rest = (figure for figure in each if figure is not None)
             offs.append((one[0] - sum(value for value, _ in rest), one[1] + sum(open_ for _, open_ in rest), one[0]))
     if len(offs) < max(FEWEST, KEPT * len(columns[0])):
         return None

@@ -21,6 +21,7 @@ from seatrial.notes.lint.devices import device_named, presets_in
 from seatrial.notes.read.gapped import pipes_of_gaps
 from seatrial.notes.read.markdown import is_delimiter, scan
 from seatrial.notes.read.outline import HEADING, Outline, Tree
+from seatrial.notes.read.sound import MOST_COUNTED
 from seatrial.record import Record
 from seatrial.spec import Device
 from seatrial.tables.tongues import in_english
@@ -208,7 +209,9 @@ class Hints:
         # All rows of a table stand under the same text.
         key = (record.table, record.size_label)
         if key not in self._near:
-            self._near[key] = self.near(record.source_line or 0, record.size_label)
+            near = self.near(record.source_line or 0, record.size_label)
+            self._near[key] = {name: value for name, value in near.items()
+                               if not isinstance(value, (int, float)) or value <= MOST_COUNTED}  # fmt: skip
         return self._near[key]
 
     def line_of(self, record: Record, name: str) -> int | None:

@@ -22,6 +22,7 @@ from seatrial.notes.lint.row import MEASURED, Row
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.read.outline import Outline
 from seatrial.notes.read.rows import TIMED, fits, row_record
+from seatrial.notes.read.sound import is_sound
 from seatrial.tables import Where
 from seatrial.tables.headings import Column, read_heading, settle
 
@@ -181,7 +182,7 @@ def _as_row(row: Row, columns: list[Column], cells: list[str]) -> Row | None:
     if row.sheet.text(row).comma:
         outline.rows_at("27,92")
     record, _ = row_record(columns, cells, outline=outline, where=Where(file=row.record.source_file, line=0))
-    if record is None:
+    if record is None or not is_sound(record):
         return None
     stated = {name for column in columns for name in (column.field, *column.parts)} | {"mem_unit", "time_unit"}
     own = {name: getattr(record, name) for name in FIELDS if name in stated}

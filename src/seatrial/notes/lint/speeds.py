@@ -105,6 +105,8 @@ def _exchanged(row: Row, speeds: dict[Row, float], table: _Table) -> Finding | N
         if time is None or figure is None or row not in of_all or len(of_all) <= FEWEST:
             continue
         as_time, as_rate = time.meant(figure.shown(figure.value)), figure.meant(time.shown(time.value))
+        if not (as_time > 0 and as_rate > 0):
+            continue  # a slip beyond what a float holds
         there = ((speeds, math.log(time.value / as_time)), (of_all, math.log(as_rate / figure.value)))
         enough = abs(abs(there[0][1]) - abs(speeds[row] - statistics.median(speeds.values()))) <= NEAR
         if not enough or any(_between(row, given, 0.0) or not _between(row, given, moved) for given, moved in there):

@@ -33,8 +33,14 @@ def sound(found: Iterator[Record | Problem]) -> Iterator[Record | Problem]:
             if "outcome" in wrong and one.outcome is not None:
                 without["outcome"] = dataclasses.replace(one.outcome, rank=None, iteration=None, evidence={})
             yield dataclasses.replace(one, **without)
+        elif isinstance(one, Problem) and not all(map(is_sound, one.left)):
+            yield dataclasses.replace(one, left=tuple(filter(is_sound, one.left)))
         else:
             yield one
+
+
+def is_sound(record: Record) -> bool:
+    return not _wrong(record)
 
 
 _EMPTY: dict[str, Any] = {name: () if name == "iterations" else {} for name in (*_NESTED, "context")}
