@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 import numpy as np
@@ -72,34 +72,49 @@ def check(sheet: Sheet, doubted: set[tuple[str, int | None]]) -> list[Finding]:
 
 
 def _among(rows: list[Row], names: list[str]) -> Iterator[Finding]:
-    """Pairs of rows first that can be compared at all, then what each column has to say of them."""
-    figures = np.array([[_figure(row, name) for row in rows] for name in names])
-    with np.errstate(all="ignore"):
-        wide = np.nanmax(figures, axis=1, initial=-np.inf) - np.nanmin(figures, axis=1, initial=np.inf) > BEYOND
-    if not wide.any():
+    """What columns say of pairs of rows: first of all that have the same settings, then of those that can be compared."""
+    columns = {name: [_figure(row, name) for row in rows] for name in names}
+    columns = {name: column for name, column in columns.items() if _spread(column) > BEYOND}
+    if not columns:
         return
+    values, drivers = np.array([*columns.values()]), np.array([_drivers(row) for row in rows])
+    least, most = (np.array([ends[name] for name in columns]) for ends in (_LEAST, _MOST))
+    told, logs = drivers > 0, np.log(np.where(drivers > 0, drivers, 1.0))
     one, two = _pairs(len(rows))
-    drivers = [_drivers(row) for row in rows]
     # Rows that tell different things of their layout cannot be compared.
-    alike = _coded([(_thing(row), tuple(map(bool, of_row))) for row, of_row in zip(rows, drivers)])
-    keep = alike[one] == alike[two]
+    keep = (told[one] == told[two]).all(axis=1)
     one, two = one[keep], two[keep]
-    switches = [_coded(list(words)) for words in zip(*map(_switches, rows)) if len({*words}) > 1]
-    switched = sum((words[one] != words[two] for words in switches), np.zeros(len(one), dtype=int))
-    keep = switched < 2
+    if not _beyond(_allowed(logs[one] - logs[two], least, most), values[:, one] - values[:, two]).any():
+        return
+    things, switches = _coded(map(_thing, rows)), np.array([_coded(words) for words in zip(*map(_switches, rows))])
+    switched = (switches[:, one] != switches[:, two]).sum(axis=0)
+    keep = (things[one] == things[two]) & (switched < 2)
     one, two, switched = one[keep], two[keep], SWITCHED * switched[keep]
-    logs = np.array([[math.log(value) if value else 0.0 for value in of_row] for of_row in drivers])
-    apart = logs[one] - logs[two]
-    more, less = np.maximum(apart, 0), np.minimum(apart, 0)
-    for name, values in ((name, figures[at]) for at, name in enumerate(names) if wide[at]):
-        least = more @ _LEAST[name] + less @ _MOST[name] - switched
-        most = more @ _MOST[name] + less @ _LEAST[name] + switched
-        step = values[one] - values[two]
-        compared = (most - least < WIDEST) & np.isfinite(step)
-        off = np.where(compared, np.maximum(step - most, 0) + np.minimum(step - least, 0), 0.0)
-        if (np.abs(off) > BEYOND).any():
-            table = _Compared(len(rows), one[compared], two[compared], off[compared], least[compared], most[compared])
-            yield from (finding for row in table.odd() for finding in _said(rows, row, table, name, values))
+    allowed = _allowed(logs[one] - logs[two], least, most, switched)
+    off = _beyond(allowed, values[:, one] - values[:, two])
+    for name, column, apart, low, high in zip(columns, values, off, *allowed):
+        if apart.any():
+            compared = (high - low < WIDEST) & np.isfinite(column[one] - column[two])
+            table = _Compared(len(rows), one[compared], two[compared], apart[compared], low[compared], high[compared])
+            yield from (finding for row in table.odd() for finding in _said(rows, row, table, name, column))
+
+
+def _spread(column: list[float]) -> float:
+    known = [value for value in column if value == value]
+    return max(known) - min(known) if known else 0.0
+
+
+def _allowed(apart: np.ndarray, least: np.ndarray, most: np.ndarray, switched: np.ndarray | float = 0.0) -> tuple[np.ndarray, ...]:
+    """The least and the most by which figures may differ where settings do, for each column and pair of rows."""
+    more, less = np.maximum(apart, 0).T, np.minimum(apart, 0).T
+    return least @ more + most @ less - switched, most @ more + least @ less + switched
+
+
+def _beyond(allowed: tuple[np.ndarray, ...], step: np.ndarray) -> np.ndarray:
+    """By how much figures differ by more than they may; 0 where that is scatter, or where they may differ by anything."""
+    least, most = allowed
+    off = np.maximum(step - most, 0) + np.minimum(step - least, 0)
+    return np.where((most - least < WIDEST) & (np.abs(off) > BEYOND), off, 0.0)  # nan is not
 
 
 @lru_cache(maxsize=AT_ONCE + 1)
@@ -154,10 +169,12 @@ def _memory_points(rows: list[Row]) -> list[Finding]:
     for group in (group for group in groups.values() if len(group) >= FEWEST):
         group.sort(key=lambda each: each[0])
         for (memory, row), others in ((group[0], group[1:]), (group[-1], group[:-1])):
-            low, high, figure = others[0][0], others[-1][0], row.printed("mem_value")
-            if high > _NARROW * low or low / _OUTSIDE < memory < high * _OUTSIDE or figure is None:
+            low, high = others[0][0], others[-1][0]
+            if high > _NARROW * low or low / _OUTSIDE < memory < high * _OUTSIDE:
                 continue
             if row.settled or "mem_value" in row.reasons or _MOVED_OUT.search(row.text):
+                continue
+            if (figure := row.printed("mem_value")) is None:
                 continue
             scale = figure.value / memory
             typed = slip(figure.like(figure.value), figure.span(0.85 * low * scale, 1.18 * high * scale))
@@ -182,10 +199,10 @@ def _drivers(row: Row) -> list[float]:
     devices, batch = row.world or record.nodes or record.dp or 0, row.get("gbs") or 0
     values = (devices, record.tp, record.pp, row.beside("cp"), row.beside("ep"), row.get("mbs"), batch / (devices or 1),
               1 if batch else devices, row.seq, weights)  # fmt: skip
-    return [value if value and 0 < value < math.inf else 0.0 for value in values]
+    return [float(value) if value and 0 < value < math.inf else 0.0 for value in values]
 
 
-def _coded(words: list[object]) -> np.ndarray:
+def _coded(words: Iterable[object]) -> np.ndarray:
     """Words as numbers, equal where they are alike."""
     codes: dict[object, int] = {}
     return np.array([codes.setdefault(word, len(codes)) for word in words])
