@@ -15,7 +15,7 @@ import itertools
 import math
 import re
 import statistics
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from seatrial.notes.lint import discover, named
@@ -55,10 +55,15 @@ class Relation:
         return any(name == "ga" for name, _ in self.terms)
 
     @functools.cached_property
+    def by_steps(self) -> bool:
+        """Whether it gives the batch by them."""
+        return ("ga", -1) in self.terms
+
+    @functools.cached_property
     def unsaid(self) -> tuple[bool, bool, bool, bool]:
         """What a row may leave unsaid, for what is learned to stand for it: batch, sequence, replicas, devices."""
         timed = ("sec_per_it", 1) in self.terms and ("gbs", -1) in self.terms
-        return (timed, timed and ("seq", -1) in self.terms, ("ga", -1) in self.terms,
+        return (timed, timed and ("seq", -1) in self.terms, self.by_steps,
                 not self.exact and ("world", 1) in self.terms)  # fmt: skip
 
 
@@ -150,31 +155,26 @@ class Rule:
 
 def term(row: Row, name: str, other: dict[str, object]) -> float | None:
     """The logarithm of a field; `other` replaces fields of the row."""
-    if name == "world":
-        value: object = of_devices(row, other)
-    elif name in ("flops", "token_flops"):
-        value = _flops(row, other)
-        seq = other.get("seq", row.seq)
-        if value is None or name == "token_flops" and not seq:
-            return 0.0
-        value = value / seq if name == "token_flops" else value  # type: ignore[operator]
-    elif name == "seq":
-        value = other.get("seq", row.seq)
-    elif name == "price":
-        value = named.price_of(row)
-    elif name == "size":
-        value = (label_parameters(str(other.get("size_label", row.record.size_label))) or (None,))[0]
-    elif name == "peak":
-        value = _peak(row if "machine" not in other else like_row(row, "machine", other["machine"]))
-    elif name == "dp" and row.record.dp is None and "dp" not in other:
-        value = _replicas(row, other)
-    elif name in ("cp", "ga"):
-        value = other.get(name) or row.beside(name) or (1 if name == "cp" else None)
-    elif name == "gbs" and other and row.composed:
-        value = _composed(row, other)
-    else:
-        value = other.get(name, row.get(name))
+    work = _WORKED.get(name)
+    value = work(row, other) if work is not None else other[name] if name in other else row.get(name)
     return math.log(value) if isinstance(value, (int, float)) and 0 < value < math.inf else None
+
+
+def _token_flops(row: Row, other: dict[str, object]) -> float:
+    each, seq = _flops(row, other), other.get("seq", row.seq)
+    return 1.0 if each is None or not seq else each / seq  # type: ignore[operator]
+
+
+def _batch(row: Row, other: dict[str, object]) -> object:
+    return _composed(row, other) if other and row.composed else other.get("gbs", row.get("gbs"))
+
+
+def _dp(row: Row, other: dict[str, object]) -> object:
+    return other.get("dp", row.get("dp")) if row.record.dp is not None or "dp" in other else _replicas(row, other)
+
+
+def _size(row: Row, other: dict[str, object]) -> float | None:
+    return (label_parameters(str(other.get("size_label", row.record.size_label))) or (None,))[0]
 
 
 def _peak(row: Row | None) -> float | None:
@@ -263,18 +263,25 @@ def _residue(row: Row, relation: Relation, other: dict[str, object], known: dict
         if name not in known:
             known[name] = term(row, name, other)
         value = known[name]
-        if value is None and name in ("gbs", "seq") and ("sec_per_it", 1) in relation.terms:
-            continue  # where nobody says it, it is part of what is learned
-        if value is None and name == "world" and not relation.exact and _same_devices(row):
-            continue
-        if value is None and name == "dp" and ("ga", -1) in relation.terms and _same_devices(row):
-            continue  # as many replicas in every row
-        if value is None and name == "mbs" and ("ga", -1) in relation.terms and _same_micro_batch(row):
-            continue
-        if value is None or name in _SAID and (name in row.record.inferred or name in row.record.estimated):
+        if value is None:
+            if _learned(row, relation, name):
+                continue
+            return None
+        if name in _SAID and (name in row.record.inferred or name in row.record.estimated):
             return None
         total += power * value
     return total
+
+
+def _learned(row: Row, relation: Relation, name: str) -> bool:
+    """Whether a term that nobody says is part of what is learned: one batch, as many devices in every row."""
+    if name in ("gbs", "seq"):
+        return ("sec_per_it", 1) in relation.terms
+    if name == "world":
+        return not relation.exact and _same_devices(row)
+    if name in ("dp", "mbs"):
+        return relation.by_steps and (_same_devices(row) if name == "dp" else _same_micro_batch(row))
+    return False
 
 
 def _same_devices(row: Row) -> bool:
@@ -298,6 +305,18 @@ def slack(row: Row, relation: Relation, but: str = "") -> float:
     if relation.name not in row.slacks:
         row.slacks[relation.name] = 1e-6 + sum(2 * figure.slack for name in relation.measures if (figure := row.printed(name)))
     return row.slacks[relation.name]
+
+
+_WORKED: dict[str, Callable[[Row, dict[str, object]], object]] = {
+    "world": of_devices, "dp": _dp, "gbs": _batch, "size": _size, "token_flops": _token_flops,
+    "flops": lambda row, other: 1.0 if (each := _flops(row, other)) is None else each,
+    "seq": lambda row, other: other.get("seq", row.seq),
+    "cp": lambda row, other: other.get("cp") or row.beside("cp") or 1,
+    "ga": lambda row, other: other.get("ga") or row.beside("ga"),
+    "price": lambda row, _: named.price_of(row),
+    "peak": lambda row, other: _peak(row if "machine" not in other else like_row(row, "machine", other["machine"])),
+}  # fmt: skip
+"""The terms of relations that are no plain fields; FLOPs that nobody knows are part of what is learned."""
 
 
 # ---- what the rows of a table keep to
@@ -467,7 +486,9 @@ def relations_of(row: Row) -> tuple[Relation, ...]:
     if key not in sheet.asked:
         mates = sheet.tables[key]
         there = {name for name in _FIRST if name == "world" or any(_has(mate, name) for mate in mates)} | sheet.filled(key)
-        told = tuple(r for r in RELATIONS if r.terms[0][0] in there and not _said_better(r, mates))
+        once = _at_once(mates) if "gbs" in there else None
+        told = tuple(r for r in RELATIONS if r.terms[0][0] in there
+                     and (r is once if r in AT_ONCE else not _said_better(r, mates)))  # fmt: skip
         sheet.asked[key] = (*told, *sheet.found.get(key, ()))
     return sheet.asked[key]
 
@@ -481,8 +502,6 @@ def _has(row: Row, name: str) -> bool:
 
 def _said_better(relation: Relation, mates: list[Row]) -> bool:
     """Whether the table says in full what the relation would only learn, or would say again."""
-    if relation in AT_ONCE:
-        return relation is not _at_once(mates)
     if relation.terms[:2] == (("gpus", 1), ("nodes", -1)):
         return (len(relation.terms) == 2) == any(row.shows("procs_per_node") for row in mates)
     if "aggregate and" in relation.name:

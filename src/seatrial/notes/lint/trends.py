@@ -24,6 +24,7 @@ from seatrial.notes.lint.row import CONFIGURATION, Row
 from seatrial.notes.lint.sheet import Sheet
 
 Powers = tuple[float, float]
+_Ends = tuple[np.ndarray, np.ndarray]
 DRIVERS = ("gpus", "tp", "pp", "cp", "ep", "mbs", "each", "unsaid", "seq", "size")
 """`each`: the share of the batch that a device has; `unsaid`: the devices once more, where nobody says the batch."""
 _SPEED: dict[str, Powers] = {"tp": (-0.9, 0.4), "pp": (-0.8, 0.4), "cp": (-0.6, 0.4), "ep": (-0.6, 0.4), "mbs": (-0.3, 0.6),
@@ -86,8 +87,8 @@ def _among(rows: list[Row], names: list[str]) -> Iterator[Finding]:
     one, two = one[keep], two[keep]
     if not _beyond(_allowed(logs[one] - logs[two], least, most), values[:, one] - values[:, two]).any():
         return
-    things, switches = _coded(map(_thing, rows)), np.array([_coded(words) for words in zip(*map(_switches, rows))])
-    switched = (switches[:, one] != switches[:, two]).sum(axis=0)
+    things, switches = _coded(map(_thing, rows)), [_coded(words) for words in zip(*map(_switches, rows)) if len({*words}) > 1]
+    switched = sum((words[one] != words[two] for words in switches), np.zeros(len(one), dtype=int))
     keep = (things[one] == things[two]) & (switched < 2)
     one, two, switched = one[keep], two[keep], SWITCHED * switched[keep]
     allowed = _allowed(logs[one] - logs[two], least, most, switched)
@@ -104,13 +105,13 @@ def _spread(column: list[float]) -> float:
     return max(known) - min(known) if known else 0.0
 
 
-def _allowed(apart: np.ndarray, least: np.ndarray, most: np.ndarray, switched: np.ndarray | float = 0.0) -> tuple[np.ndarray, ...]:
+def _allowed(apart: np.ndarray, least: np.ndarray, most: np.ndarray, switched: np.ndarray | float = 0.0) -> _Ends:
     """The least and the most by which figures may differ where settings do, for each column and pair of rows."""
     more, less = np.maximum(apart, 0).T, np.minimum(apart, 0).T
     return least @ more + most @ less - switched, most @ more + least @ less + switched
 
 
-def _beyond(allowed: tuple[np.ndarray, ...], step: np.ndarray) -> np.ndarray:
+def _beyond(allowed: _Ends, step: np.ndarray) -> np.ndarray:
     """By how much figures differ by more than they may; 0 where that is scatter, or where they may differ by anything."""
     least, most = allowed
     off = np.maximum(step - most, 0) + np.minimum(step - least, 0)
