@@ -122,6 +122,8 @@ def read(text: str, value: float | None) -> Printed | None:
         return from_value(value)
     shown = text if match is None else decimal(match.group())
     number = float(shown)
+    if match is None and number == value < math.inf:
+        return Printed(value, 10.0 ** -len(shown.partition(".")[2]), text)
     if not number:
         return Printed(value, 10.0 ** -_decimals(shown), text)
     wide, width = _SPREAD.match(clean(text), match.end()) if match is not None else None, 0.0

@@ -140,6 +140,10 @@ COST = 0.006
 PEAKS = (125.0, 148.0, 197.0, 275.0, 312.0, 362.0, 383.0, 459.0, 756.0, 918.0, 989.0, 1307.0, 1979.0, 2250.0, 2614.0, 4500.0)
 
 
+Offs = list[tuple[float, float]]
+"""What rows are off by, and what their digits leave open."""
+
+
 @dataclass(frozen=True)
 class Rule:
     """A relation as the rows of a table keep to it."""
@@ -379,7 +383,8 @@ def _learn_costs(sheet: Sheet) -> None:
         models: dict[str, dict[float, list[float]]] = {}
         some = [row for row in rows[:_MOST_ROWS] if row.reading is not None and row.record.tflops]
         in_tflops = any(row.record.tflops for row in rows[:_MOST_ROWS])  # else shares of one peak tell what a token costs
-        if some and 2 * sum(row_fits(row, row.reading) for row in some if row.reading is not None) >= len(some):
+        fitting = (row for row in some if row.reading is not None and row_fits(row, row.reading))
+        if some and sum(1 for _ in itertools.islice(fitting, (len(some) + 1) // 2)) == (len(some) + 1) // 2:
             continue  # by a formula, whatever the sequence
         for row in rows[:_MOST_ROWS]:
             record = row.record
@@ -544,37 +549,45 @@ def learn(sheet: Sheet) -> list[Finding]:
     _learn_costs(sheet)
     _find_more(sheet)
     by_heading = _find_named(sheet)
-    found: dict[tuple[str, object, tuple[object, ...]], list[tuple[float, float]]] = {}
+    files: dict[tuple[str, tuple[object, ...]], list[Offs]] = {}
     for place, rows in sheet.tables.items():
-        here: dict[tuple[object, ...], list[tuple[float, float]]] = {}
-        some = [row for row in rows[:_MOST_ROWS] if row.tabular and not row.planned]
-        there = sheet.filled(place)
-        measured_here = [relation for relation in relations_of(rows[0]) if there.issuperset(relation.needs)
-                         and not (relation.of_steps and all(row.beside("ga") is None for row in some))]  # fmt: skip
-        for row in some:
-            for relation in measured_here:
-                if (off := residue(row, relation)) is None:
-                    continue
-                measured = off, slack(row, relation)
-                keys = [key_of(row, relation)]
-                if "model" in relation.apart and "device" not in relation.apart:
-                    keys.append(key_of(row, relation, any_model=True))
-                for key in dict.fromkeys(keys):
-                    here.setdefault(key, []).append(measured)
-        for key, offs in here.items():
-            found["table", place, key] = offs
-            found.setdefault(("file", place[0], key), []).extend(offs)
-    for where, offs in found.items():
-        name = where[2]
-        known = _known(str(name[0]), UNSAID in name, ANY in name)
-        rule = _rule(tuple(offs[: 4 * _MOST_ROWS]), tuple(known), UNSAID_MOST if UNSAID in name else MOST)
-        if rule is not None and UNSAID in name and name[0] == "the accumulation" and not _whole(rule):
-            continue
-        if rule is not None and not (ANY in name and abs(rule.constant + TERA) > 0.004):
-            sheet.rules[where] = rule
+        for key, offs in _offs(sheet, place, rows).items():
+            files.setdefault((place[0], key), []).append(offs)
+            if (rule := _learned_rule(key, offs)) is not None:
+                sheet.rules["table", place, key] = rule
+    for (file, key), tables in files.items():
+        if (rule := _learned_rule(key, [off for offs in tables for off in offs])) is not None:
+            sheet.rules["file", file, key] = rule
     sheet.rules.update(by_heading)
     _keep_learned(sheet)
     return []
+
+
+def _offs(sheet: Sheet, place: tuple[str, int | None], rows: list[Row]) -> dict[tuple[object, ...], Offs]:
+    """By what rows of a table have in common: what the relations leave over in each, and what its digits leave open."""
+    some = [row for row in rows[:_MOST_ROWS] if row.tabular and not row.planned]
+    there, steps = sheet.filled(place), any(row.beside("ga") is not None for row in some)
+    here: dict[tuple[object, ...], Offs] = {}
+    for relation in relations_of(rows[0]):
+        if not there.issuperset(relation.needs) or relation.of_steps and not steps:
+            continue
+        of_any = "model" in relation.apart and "device" not in relation.apart
+        for row in some:
+            if (off := residue(row, relation)) is None:
+                continue
+            measured, key = (off, slack(row, relation)), key_of(row, relation)
+            here.setdefault(key, []).append(measured)
+            if of_any and (whole := key_of(row, relation, any_model=True)) != key:
+                here.setdefault(whole, []).append(measured)
+    return here
+
+
+def _learned_rule(key: tuple[object, ...], offs: Offs) -> Rule | None:
+    name, unsaid, of_any = str(key[0]), UNSAID in key, ANY in key
+    rule = _rule(tuple(offs[: 4 * _MOST_ROWS]), _known(name, unsaid, of_any), UNSAID_MOST if unsaid else MOST)
+    if rule is None or unsaid and name == "the accumulation" and not _whole(rule):
+        return None
+    return None if of_any and abs(rule.constant + TERA) > 0.004 else rule
 
 
 def _whole(rule: Rule) -> bool:
@@ -590,20 +603,24 @@ EXACTLY = 0.002
 """Within which, beyond its digits, a row keeps to a figure that is known: two rows that do so are no accident."""
 
 
-def _known(name: str, unsaid: bool, any_model: bool) -> list[float]:
+@functools.lru_cache(maxsize=256)
+def _known(name: str, unsaid: bool, any_model: bool) -> tuple[float, ...]:
     """The figures that a product may be without anybody saying so."""
     if unsaid:
-        return []
+        return ()
     if name == "the aggregate":
-        return [-math.log(1000.0), -math.log(1024.0)]
+        return -math.log(1000.0), -math.log(1024.0)
     if name in ("MFU", "HFU"):
-        return [-math.log(peak) for peak in PEAKS]
-    return [0.0] if _EXACT.get(name) else [-TERA] if any_model else []
+        return tuple(-math.log(peak) for peak in PEAKS)
+    return (0.0,) if _EXACT.get(name) else (-TERA,) if any_model else ()
 
 
 @functools.lru_cache(maxsize=256)
 def _rule(offs: tuple[tuple[float, float], ...], known: tuple[float, ...], most: float) -> Rule | None:
     """A known figure that two rows keep to, unless more rows agree on another one; else what most rows agree on."""
+    for value in known if len(offs) > 1 else ():
+        if all(abs(off - value) <= may + EXACTLY for off, may in offs):  # as nearly all do
+            return Rule(value, 0.0, len(offs), _misses(offs, value))
     where = sorted(off for off, _ in offs)
     if len(offs) <= _FEW:
         middle = where[0]
