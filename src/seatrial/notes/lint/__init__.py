@@ -9,13 +9,12 @@ reported once.
 """
 from __future__ import annotations
 
-import gc
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from seatrial.notes.collecting import no_collecting
 from seatrial.notes.lint import (
     changes,
     derived,
@@ -76,23 +75,8 @@ def look(
     records: Iterable[Record], problems: Iterable[Problem] = (), *, prose: Mapping[str, str] | None = None
 ) -> tuple[list[Finding], Sheet]:
     """The findings, and the rows with what the findings propose for them."""
-    with _kept():
+    with no_collecting():
         return _look(records, problems, prose)
-
-
-@contextmanager
-def _kept() -> Iterator[None]:
-    """Rows and findings stay till the end: looking for garbage among them again and again takes a tenth of the time."""
-    on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if on:
-            if not gc.get_freeze_count():  # they are old now, and not to be looked through at once
-                gc.freeze()
-                gc.unfreeze()
-            gc.enable()
 
 
 def _look(

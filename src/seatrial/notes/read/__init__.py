@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seatrial.errors import BadInput
+from seatrial.notes.collecting import no_collecting
 from seatrial.notes.read.csvfile import read_csv
 from seatrial.notes.read.deadline import deadline
 from seatrial.notes.read.events import is_events, rows
@@ -53,13 +54,14 @@ def import_file(path: str | os.PathLike[str], *, largest_mib: float = LARGEST_MI
     records: list[Record] = []
     problems: list[Problem] = []
     columns: dict[str, None] = {}
-    for found in iter_file(path, largest_mib=largest_mib, each=each, format=format):
-        if isinstance(found, Record):
-            records.append(found)
-        elif found.columns:
-            columns.update(dict.fromkeys(found.columns))
-        else:
-            problems.append(found)
+    with no_collecting():
+        for found in iter_file(path, largest_mib=largest_mib, each=each, format=format):
+            if isinstance(found, Record):
+                records.append(found)
+            elif found.columns:
+                columns.update(dict.fromkeys(found.columns))
+            else:
+                problems.append(found)
     return Imported(records=tuple(records), problems=tuple(problems), unknown_columns=tuple(columns))
 
 

@@ -257,6 +257,13 @@ _HOST_CUES = re.compile(r"\bcpus?\b|a64fx|fugaku|\bxeon\b|\bepyc\b|tcmalloc|core
 _DEVICE_CUES = re.compile(r"\bgpus?\b|cuda|nccl|nvlink|\b[AVHB][1-9]00\b|\bMI[23]\d\d\b|\btpus?\b", re.IGNORECASE)
 
 
+_HOST_PARTS = ("cpu", "a64fx", "fugaku", "xeon", "epyc", "tcmalloc", "core", "ghz", "freq")
+_DEVICE_PARTS = ("gpu", "cuda", "nccl", "nvlink", "00", "mi2", "mi3", "tpu")
+"""Without one of which a line has no cue, as most have none."""
+
+
 def machine_cues(text: str) -> tuple[bool, bool]:
     """Whether a line speaks of a machine that computes on its CPUs, and whether of devices."""
-    return _HOST_CUES.search(text) is not None, _DEVICE_CUES.search(text) is not None
+    low = text.lower()
+    return (any(part in low for part in _HOST_PARTS) and _HOST_CUES.search(text) is not None,
+            any(part in low for part in _DEVICE_PARTS) and _DEVICE_CUES.search(text) is not None)  # fmt: skip
