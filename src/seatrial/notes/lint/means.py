@@ -36,10 +36,13 @@ class Misses:
 
     @classmethod
     def of(cls, offs: Iterable[tuple[float, float]]) -> Misses:
-        inside = [(off, digits) for off, digits in offs if abs(off) <= digits + WINDOW]
-        near = [max(0.0, abs(off) - digits) for off, digits in inside]
-        return cls(sum(near), len(near), sum(miss > NOTICED for miss in near), tuple(sorted(near, reverse=True)[:3]),
-                   sum(off * off for off, _ in inside))  # fmt: skip
+        near, squares = [], 0.0
+        for off, digits in offs:
+            miss = abs(off) - digits
+            if miss <= WINDOW:
+                near.append(max(0.0, miss))
+                squares += off * off
+        return cls(sum(near), len(near), sum(miss > NOTICED for miss in near), tuple(sorted(near, reverse=True)[:3]), squares)
 
     @property
     def is_loose(self) -> bool:

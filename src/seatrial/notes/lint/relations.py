@@ -55,6 +55,11 @@ class Relation:
         return any(name == "ga" for name, _ in self.terms)
 
     @functools.cached_property
+    def alone(self) -> bool:
+        """Whether it is one and the same in all rows."""
+        return not self.apart and not any(self.unsaid)
+
+    @functools.cached_property
     def by_steps(self) -> bool:
         """Whether it gives the batch by them."""
         return ("ga", -1) in self.terms
@@ -337,6 +342,8 @@ def _new_key(row: Row, relation: Relation, any_model: bool) -> tuple[object, ...
     record = row.record
     if relation.name in row.groups:
         return relation.name, row.groups[relation.name]
+    if relation.alone:
+        return (relation.name,)
     key: list[object] = [relation.name]
     apart = relation.apart
     if "device" in apart:
@@ -524,10 +531,15 @@ def _at_once(mates: list[Row]) -> Relation | None:
     if len(rows) < AT_ONCE_ROWS or any(row.beside("ga") for row in rows):
         return None
     for relation in AT_ONCE:
-        offs = [(row, off) for row in rows if row.tabular and not row.planned and (off := residue(row, relation)) is not None]
-        kept = {(row.record.gbs, row.record.mbs) for row, off in offs if abs(off) < 1e-6}
-        others = sum(abs(off) >= 1e-6 for _, off in offs)
-        if len(kept) >= AT_ONCE_ROWS - 1 and len(offs) >= AT_ONCE_ROWS and others <= max(1.0, 0.15 * len(offs)):
+        kept, there, others = set(), 0, 0
+        for row in rows:
+            if row.tabular and not row.planned and (off := residue(row, relation)) is not None:
+                there += 1
+                others += abs(off) >= 1e-6
+                if others > max(1.0, 0.15 * len(rows)):
+                    break
+                kept |= {(row.record.gbs, row.record.mbs)} if abs(off) < 1e-6 else set()
+        if len(kept) >= AT_ONCE_ROWS - 1 and there >= AT_ONCE_ROWS and others <= max(1.0, 0.15 * there):
             return relation
     return None
 
