@@ -51,8 +51,9 @@ def pipes_of_lists(lines: Iterable[Line]) -> Iterator[Line]:
         if said and (_is_run(said) or len(given) == 1) and len(block) < MOST:
             block.append((given, said))
             continue
-        yield from _rows(block)
-        block = []
+        if block:
+            yield from _rows(block)
+            block = []
         yield from given
     yield from _rows(block)
 
@@ -74,10 +75,11 @@ def _mapping(first: Line, stream: Iterator[Line], depth: int) -> tuple[list[Line
 
 def _said(line: str) -> dict[str, str]:
     """What a line says of a run: heading -> cell; nothing where one is said twice, or no layout is."""
-    if len(line) > LONGEST or line.lstrip()[:1] in ("|", "#", "<", ""):
+    first = line.lstrip()[:1]
+    if first in ("|", "#", "<", "") or len(line) > LONGEST:
         return {}
     item = _ITEM.match(line)
-    if line.lstrip()[:1] == "{":
+    if first == "{":
         return _of_json(line)
     text = item[1] if item else line
     found: dict[str, str] = {}

@@ -252,7 +252,7 @@ class Outline:
 
     def rows_at(self, line: str) -> None:
         """A row or log line stands here, so this section and those around it are not mere overviews."""
-        self._commas += len(_COMMA.findall(line))
+        self._commas += len(_COMMA.findall(line)) if "," in line else 0
         self._points += len(_POINT.findall(line))
         self._spaces += len(_SPACED.findall(line)) if self._spaces < MANY else 0
         if self._foreign and len(self._threes) < 2:

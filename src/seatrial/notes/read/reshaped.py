@@ -78,10 +78,20 @@ _GROUPS = {"Model": re.compile(r"(?:\S+ ){0,3}?(\S*?\d+(?:\.\d+)?\s?[MBT])\b.{0,
            "GPUs": re.compile(r"(\d+)\s?(?:GPUs?|[AHB]\d{2,3}s?)\b.{0,40}"), "Nodes": re.compile(r"(\d+) nodes?\b.{0,40}")}
 
 
+def _alone(cells: list[str]) -> str:
+    """What the one cell of a row says that is not empty."""
+    said = ""
+    for cell in cells:
+        if text := clean(cell):
+            if said:
+                return ""
+            said = text
+    return said
+
+
 def _grouped(titles: list[str], rows: list[tuple[int, list[str]]]) -> tuple[str, list[tuple[int, list[str]]]]:
     """Rows with one cell alone say what holds for those below them, `**13B**`: as one more column, and its heading."""
-    alone = {number: said[0] for number, cells in rows
-             if len(cells) > 2 and len(said := [clean(cell) for cell in cells if clean(cell)]) == 1}  # fmt: skip
+    alone = {number: said for number, cells in rows if len(cells) > 2 and (said := _alone(cells))}
     if not alone or rows[0][0] not in alone or 2 * len(alone) > len(rows):
         return "", []
     known = {read_heading(title).field for title in titles}

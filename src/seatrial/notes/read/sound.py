@@ -7,6 +7,7 @@ Readers know their own format; that a time is above zero and a count fits 64 bit
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Iterator
 from typing import Any
 
@@ -43,25 +44,25 @@ def is_sound(record: Record) -> bool:
     return not _wrong(record)
 
 
+_HELD = (*_NESTED, "outcome", "context")
+_ABOVE_ZERO, _PLAIN, _HOLDS = (operator.attrgetter(*names) for names in (ABOVE_ZERO, _OTHERS, _HELD))
 _EMPTY: dict[str, Any] = {name: () if name == "iterations" else {} for name in (*_NESTED, "context")}
 
 
 def _wrong(record: Record) -> dict[str, tuple[str, str]]:
     wrong: dict[str, tuple[str, str]] = {}
-    for name in ABOVE_ZERO:
-        value = getattr(record, name)
+    for name, value in zip(ABOVE_ZERO, _ABOVE_ZERO(record)):
         if value is None:
             continue
         if not value > 0:
             wrong[name] = f"{value}", f"{value} is not above 0"
         elif not 1 / MOST_MEASURED <= value <= (MOST_COUNTED if name in _COUNTS else MOST_MEASURED):
             wrong[name] = "", "beyond any number that was ever measured"
-    for name in _OTHERS:
-        value = getattr(record, name)
+    for name, value in zip(_OTHERS, _PLAIN(record)):
         if value is not None and not -MOST_WHOLE <= value <= MOST_WHOLE:
             wrong[name] = "", "beyond any number that was ever measured"
-    for name in (*_NESTED, "outcome", "context"):
-        if value := getattr(record, name):
+    for name, value in zip(_HELD, _HOLDS(record)):
+        if value:
             if name == "outcome":
                 value = [value.rank, value.iteration, value.evidence]
             elif name == "context":
