@@ -1,0 +1,61 @@
+"""Shapes against the sizes that labels, TFLOPs and sentences give them."""
+from __future__ import annotations
+
+import pytest
+
+from lint_tables import table
+
+SHAPE = "V100 32GB, eight cards a node. fp16, sequence 2048, vocab 50304, full checkpointing, TFLOPs counted with it.\n\n" \
+    "## 2.7B\n\n32 layers, hidden size 2560, 32 heads.\n\n" + table("""
+    GPUs  DP  TP  PP  MBS  GBS  s/it  TFLOPs
+    8  4  2  1  4  512  65.72  47.05
+    16  8  2  1  4  512  33.86  45.66
+    32  16  2  1  4  512  17.19  44.98
+    64  32  2  1  4  512  8.75  44.19
+""")
+
+
+def test_a_hidden_size_that_label_and_tflops_deny_is_said_at_its_line(lint):
+    assert lint(SHAPE) == []
+    found = lint(SHAPE.replace("hidden size 2560", "hidden size 5120"))
+    assert [(f.line, f.level, f.column, f.proposed) for f in found] == [(5, "error", "hidden", "2560")]
+
+
+LADDER = "32 A100 (80GB), seq 2048, GBS 512, vocab 50304, embeddings tied.\n\n" + table("""
+    name  L  d  heads  params (M)  step (s)
+    125M  12  768  12  124  0.335
+    350M  24  1024  16  354  0.791
+    760M  24  1536  16  757  1.436
+    1.3B  24  2048  16  1311  2.204
+    2.7B  32  2560  32  2646  4.149
+""")
+
+
+@pytest.mark.parametrize(("right", "wrong", "column", "proposed"), [
+    ("| 16 | 354 |", "| 16 | 405 |", "params (M)", "356"), ("| 24 | 1536 |", "| 12 | 1536 |", "L", "24")])
+def test_parameters_to_three_digits_are_those_of_the_shape(lint, right: str, wrong: str, column: str, proposed: str) -> None:
+    assert not lint(LADDER)
+    (found,) = lint(LADDER.replace(right, wrong))
+    assert (found.code, found.column, found.proposed) == ("label-vs-params", column, proposed)
+
+
+PEAK = "H20: 148 TFLOPS bf16, 96 GB.\n\n" + table("""
+    GPUs  TP  DP  GBS  TFLOPS/GPU  mem (GiB)
+    32  4  8  256  96.40  43.3
+    32  8  4  256  99.31  33.0
+    64  4  16  512  95.20  17.9
+""")
+
+
+@pytest.mark.parametrize(("right", "wrong", "code"), [
+    ("99.31", "159.31", "over-peak"), ("43.3", "143.3", "memory-over-capacity")])
+def test_what_the_text_says_of_a_device_that_is_no_preset(lint, right: str, wrong: str, code: str) -> None:
+    assert not lint(PEAK)
+    assert [f.code for f in lint(PEAK.replace(right, wrong))] == [code]
+
+
+def test_a_count_without_the_embedding_or_a_name_in_two_rows_is_no_slip(lint) -> None:
+    assert not [f for f in lint(LADDER.replace("| 16 | 354 |", "| 16 | 302 |")) if f.level == "error"]
+    named = LADDER.replace("| 16 | 354 |", "| 16 | 405 |")
+    row = next(line for line in named.splitlines() if "405" in line)
+    assert not [f for f in lint(named + row.replace("0.791", "0.794") + "\n") if f.level == "error"]
