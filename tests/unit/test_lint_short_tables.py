@@ -1,0 +1,44 @@
+"""Tables of two or three rows: what the rest of the note, or the words of a heading, say of them."""
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lint_tables import table
+from seatrial.notes.lint import Finding, look_at
+
+
+@pytest.fixture
+def lint(tmp_path: Path):
+    def look(text: str) -> list[Finding]:
+        path = tmp_path / "notes.md"
+        path.write_text(text, encoding="utf-8")
+        return [finding for finding in look_at([str(path)])[0] if finding.level != "info"]
+
+    return look
+
+
+LONG = "## A100\n\n" + table("""
+    GPUs  s/it  tokens/s  Days for 1T
+    8  2.10  99864  115.9
+    16  2.15  195083  59.3
+    32  2.22  377865  30.6
+    64  2.31  726284  15.9
+    128  2.51  1336838  8.66
+""")
+SHORT = "\n## H100\n\n" + table("""
+    GPUs  s/it  tokens/s  Days for 1T
+    8  1.90  110376  104.9
+    16  1.95  215092  53.8
+""")
+
+
+def test_what_a_long_table_shows_holds_in_a_short_one_of_the_same_headings(lint):
+    assert lint(LONG + SHORT) == []
+    found = lint(LONG + SHORT.replace("53.8", "35.8"))
+    assert [(f.line, f.column, f.proposed) for f in found] == [(16, "Days for 1T", "53.8")]
+
+
+def test_a_short_table_that_no_row_has_in_common_with_the_long_one_is_of_another_kind(lint):
+    assert lint(LONG + SHORT.replace("104.9", "52.4").replace("53.8", "26.9")) == []
