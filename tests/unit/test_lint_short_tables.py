@@ -42,3 +42,23 @@ def test_what_a_long_table_shows_holds_in_a_short_one_of_the_same_headings(lint)
 
 def test_a_short_table_that_no_row_has_in_common_with_the_long_one_is_of_another_kind(lint):
     assert lint(LONG + SHORT.replace("104.9", "52.4").replace("53.8", "26.9")) == []
+
+
+MOVED = "Sequence length 4096. Speed-up is after over before.\n\n" + table("""
+    Training  Cluster  GPUs  GBS  s/step  Tokens/s  Tokens/s/GPU  Speed-up
+    7B  before  32  256  8.15  128660  4021  -
+    7B  after  16  256  5.98  175350  10959  2.73x
+    13B  before  64  512  16.11  130178  2034  -
+    13B  after  32  512  11.29  185753  5805  2.85x
+    30B  before  64  512  36.40  57614  900  -
+    30B  after  32  512  25.80  81285  2540  2.82x
+    70B  before  128  512  44.47  47159  368  -
+    70B  after  64  512  29.92  70092  1095  2.97x
+""")
+
+
+@pytest.mark.parametrize(("right", "wrong"), [("2.73x", "1.36x"), ("2.97x", "1.49x")])
+def test_a_speed_up_of_all_devices_among_those_of_one_is_off_though_another_column_agrees(lint, right: str, wrong: str):
+    assert lint(MOVED) == []
+    (found,) = lint(MOVED.replace(right, wrong))
+    assert (found.column, found.printed, found.proposed) == ("Speed-up", wrong, f"{2 * float(wrong[:-1]):.2f}")

@@ -214,10 +214,17 @@ def _against_other(rows: list[Row], before: dict[Row, Row], terms: Terms, ways: 
         else:
             others += 1
             by_others = (_share_of(row, before[row], (terms[0], *each)) for each in ways if each != terms[1:])
-            if any(other is not None and abs(other[1]) <= other[2] for other in by_others):
+            right = any(other is not None and abs(other[1]) <= other[2] for other in by_others)
+            if right and not _of_all(row, before[row], off, may):
                 continue  # it is right by another figure: this one is not, here or there
         way.groups[row], way.constants[at] = at, base
     return way if way.kept >= 2 and way.kept > 1.5 * others and chance < CHANCE else None
+
+
+def _of_all(row: Row, match: Row, off: float, may: float) -> bool:
+    """Whether a share is off by as much as the devices are more or fewer: that of all, where others are of one."""
+    return bool(row.world and match.world and row.world != match.world
+                and abs(abs(off) - abs(math.log(row.world / match.world))) <= may + CLOSE)  # fmt: skip
 
 
 def _share_of(row: Row, match: Row, terms: Terms) -> tuple[float, float, float] | None:
