@@ -62,3 +62,19 @@ def test_a_speed_up_of_all_devices_among_those_of_one_is_off_though_another_colu
     assert lint(MOVED) == []
     (found,) = lint(MOVED.replace(right, wrong))
     assert (found.column, found.printed, found.proposed) == ("Speed-up", wrong, f"{2 * float(wrong[:-1]):.2f}")
+
+
+@pytest.mark.parametrize(("heading", "name"), [
+    ("GPU", "RTX 4090"), ("card", "4090"), ("Karte", "A6000"), ("setup", "H100"), ("", "L40S"), ("hardware", "A100 80GB")])
+def test_a_device_by_its_name_is_one_where_another_row_has_two_of_it(lint, heading: str, name: str):
+    note = "TinyLlama 1.1B, sequence length 2048, a step is 64 sequences.\n\n" + \
+        f"| {heading} | micro batch | accum | s/step | tokens/s | TFLOPS per GPU |\n|---|---|---|---|---|---|\n"
+    runs = ((1, 2, 32, 11.87), (1, 4, 16, 11.09), (1, 8, 8, 10.85), (2, 2, 16, 6.36), (2, 4, 8, 6.01))
+    for devices, mbs, accum, seconds in runs:
+        rate = 64 * 2048 / seconds
+        many = f"{devices}x {name}" if devices > 1 else name
+        note += f"| {many} | {mbs} | {accum} | {seconds} | {rate:.0f} | {6.6e-3 * rate / devices:.1f} |\n"
+    assert lint(note) == []
+    errors = [f for f in lint(note.replace("| 2 | 16 |", "| 2 | 32 |")) if f.level == "error"]
+    assert [(f.line, f.proposed) for f in errors] == [(8, "16")]
+    assert [(f.line, f.proposed) for f in lint(note.replace("78.0 |", "7.80 |"))] == [(6, "78.0")]

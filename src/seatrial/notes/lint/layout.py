@@ -51,6 +51,7 @@ def fill_axes(sheet: Sheet) -> None:
     """An axis that a table does not name is 1, or what it leaves of the devices in every row, and the devices are those that
     the text names, where most rows prove it."""
     for mates in sheet.tables.values():
+        _fill_single(mates)
         for row in mates:
             shard = row.beside("shard") if row.tabular and row.record.dp is None else None
             if shard is not None:
@@ -82,6 +83,28 @@ def fill_axes(sheet: Sheet) -> None:
         for row in rows:
             known = rest | ({} if row.record.gpus or not devices else {"gpus": devices})
             row.record = replace(row.record, **known, inferred=tuple(sorted({*row.record.inferred, *known})))  # type: ignore[arg-type]
+
+
+_MANY = re.compile(r"\d+\s?[x×]\s?")
+_BOX = re.compile(r"\b(?:DGX|HGX|POD|SuperPOD|nodes?|servers?|slice)\b", re.IGNORECASE)
+
+
+def _fill_single(rows: list[Row]) -> None:
+    """A device by its name alone is one, where another row of the table has `2x` of the same."""
+    counted = [row for row in rows if row.record.gpus and row.record.machine]
+    if not counted or len(counted) == len(rows) or {"gpus", "nodes", "dp"} & {*counted[0].record.context}:
+        return
+    headings = (counted[0].columns.get(name) for name in ("machine", "gpus"))
+    heading = next((one for one in headings if one is not None and _MANY.match(counted[0].cells.get(one, ""))), None)
+    if heading is None:
+        return
+    many = {_MANY.sub("", row.cells.get(heading, ""), count=1) for row in counted}
+    bare = {row: name for row in rows if not (row.record.gpus or row.record.nodes or row.record.dp)
+            and (name := row.cells.get(heading)) and not _MANY.match(name)}  # fmt: skip
+    if any(name in many for name in bare.values()) and not any(map(_BOX.search, many)):
+        for row, name in bare.items():
+            known = tuple(sorted({*row.record.inferred, "gpus"}))
+            row.record = replace(row.record, gpus=1, machine=row.record.machine or name, inferred=known)
 
 
 def _fill_unnamed(rows: list[Row]) -> None:
