@@ -78,3 +78,15 @@ def test_a_device_by_its_name_is_one_where_another_row_has_two_of_it(lint, headi
     errors = [f for f in lint(note.replace("| 2 | 16 |", "| 2 | 32 |")) if f.level == "error"]
     assert [(f.line, f.proposed) for f in errors] == [(8, "16")]
     assert [(f.line, f.proposed) for f in lint(note.replace("78.0 |", "7.80 |"))] == [(6, "78.0")]
+
+
+@pytest.mark.parametrize(("time", "pace", "times"), [
+    ("s/it", "it/s", 1), ("ms/step", "steps/s", 1000), ("step time (ms)", "it/sec", 1000), ("s/Schritt", "iter/s", 1),
+    ("sec/iter", "iterations per second", 1)])
+def test_steps_a_second_are_one_over_the_time_beside_them(lint, time: str, pace: str, times: int):
+    rows = [(8, 4, 2.28), (4, 4, 2.23), (2, 4, 2.32), (1, 4, 2.50)]
+    note = f"Qwen, L4.\n\n| batch | accum | {pace} | {time} |\n|---|---|---|---|\n"
+    note += "".join(f"| {mbs} | {ga} | {1 / sec:.3f} | {sec * times:g} |\n" for mbs, ga, sec in rows)
+    assert lint(note) == []
+    found = lint(note.replace("0.431", "0.341"))
+    assert [(f.line, f.column, f.proposed) for f in found] == [(7, pace, "0.431")]

@@ -233,6 +233,9 @@ def older(headings: tuple[str, ...]) -> frozenset[str]:
         # One quantity counted in two ways: of a device and of a node, by two peaks, with what is recomputed and without.
         said = [one for one in measured[field] if one not in given and (field != "tflops" or "flop" in normal(one))]
         given |= {*said} - {min(said, key=lambda heading: read_heading(heading).per == "node", default="")}
+    paces = {heading: read_heading(heading).unit == "it/s" for heading in measured.get("sec_per_it", ())}
+    if len(paces) > 1 and not all(paces[heading] or normal(heading) in _WEAK for heading in paces):
+        given |= {heading for heading, inverse in paces.items() if inverse}  # beside the time that it is one over
     return frozenset(given)
 
 

@@ -19,7 +19,7 @@ from seatrial.notes.lint import factors
 from seatrial.notes.lint.headings import EXTRA, field_of, is_extra
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
-from seatrial.tables.headings import batch_of_tokens, clean, normal, older, without_version
+from seatrial.tables.headings import batch_of_tokens, clean, normal, older, read_heading, without_version
 from seatrial.tables.tongues import in_english
 
 Terms = tuple[tuple[str, int], ...]
@@ -119,8 +119,11 @@ def _kind(heading: str) -> tuple[str, tuple[Terms, ...]] | None:
 
 
 def _counted_twice(heading: str, headings: tuple[str, ...]) -> tuple[str, tuple[Terms, ...]] | None:
-    """Of a figure that another column has in another way, as TFLOPs of the model beside those of the hardware."""
+    """Of a figure that another column has in another way, as TFLOPs of the model beside those of the hardware, or steps a
+    second beside the time of one."""
     field = field_of(heading) if heading in older(headings) and without_version(heading) == heading else ""
+    if field == "sec_per_it" and read_heading(heading).unit == "it/s":
+        return "share", ((("sec_per_it", 1),),)
     return ("share", (((field, -1),),)) if field in ("tflops", "mfu", "hfu") else None
 
 
