@@ -90,3 +90,12 @@ def test_steps_a_second_are_one_over_the_time_beside_them(lint, time: str, pace:
     assert lint(note) == []
     found = lint(note.replace("0.431", "0.341"))
     assert [(f.line, f.column, f.proposed) for f in found] == [(7, pace, "0.431")]
+
+
+@pytest.mark.parametrize("others", [("batch", "accum"), ("micro batch", "grad accum"), ("MBS", "GA")])
+def test_block_beside_a_batch_is_the_sequence(lint, others: tuple[str, str]):
+    rows = [(512, 8, 4, 2.28), (1024, 4, 4, 2.23), (2048, 2, 4, 2.32), (4096, 1, 4, 2.50)]
+    note = f"| block | {others[0]} | {others[1]} | s/it | tok/s |\n|---|---|---|---|---|\n"
+    note += "".join(f"| {seq} | {mbs} | {ga} | {sec} | {seq * mbs * ga / sec:.0f} |\n" for seq, mbs, ga, sec in rows)
+    assert lint(note) == []
+    assert [(f.line, f.column, f.proposed) for f in lint(note.replace("4096", "8192"))] == [(6, "block", "4096")]
