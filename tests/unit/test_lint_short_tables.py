@@ -99,3 +99,24 @@ def test_block_beside_a_batch_is_the_sequence(lint, others: tuple[str, str]):
     note += "".join(f"| {seq} | {mbs} | {ga} | {sec} | {seq * mbs * ga / sec:.0f} |\n" for seq, mbs, ga, sec in rows)
     assert lint(note) == []
     assert [(f.line, f.column, f.proposed) for f in lint(note.replace("4096", "8192"))] == [(6, "block", "4096")]
+
+
+@pytest.mark.parametrize("heading", ["Beschl.", "scale", "×", "Faktor", "przyspieszenie", "ускорение"])
+@pytest.mark.parametrize("share", ["{:.2f}", "{:.2f}x", "×{:.2f}", "{:.0%}"])
+def test_shares_of_the_first_row_under_a_heading_that_says_nothing(lint, heading: str, share: str):
+    rows = [(1, 32, 3.25), (2, 64, 3.39), (4, 128, 3.47), (8, 256, 3.52)]
+    rates = [gbs * 1024 / sec for _, gbs, sec in rows]
+    note = f"Sequence length 1024.\n\n| GPUs | GBS | s/step | tokens/s | {heading} |\n|---|---|---|---|---|\n"
+    note += "".join(f"| {n} | {gbs} | {sec} | {rate:.0f} | {share.format(rate / rates[0])} |\n"
+                    for (n, gbs, sec), rate in zip(rows, rates))  # fmt: skip
+    assert lint(note) == []
+    right, wrong = (share.format(one) for one in (rates[2] / rates[0], 3.21))
+    assert [(f.line, f.column, f.printed) for f in lint(note.replace(f"| {right} |", f"| {wrong} |"))] == [(7, heading, wrong)]
+
+
+@pytest.mark.parametrize("column", ["1.00  0.50  0.25  0.10", "1.0  1.0  0.9  0.9", "1.00  1.41  2.00  2.83", "1x  2x  4x  8x"])
+def test_what_begins_with_one_and_follows_from_nothing_is_left_alone(lint, column: str):
+    rows = zip((1, 2, 4, 8), (32, 64, 128, 256), (3.25, 3.39, 3.47, 3.52), column.split())
+    note = "Sequence length 1024.\n\n| GPUs | GBS | s/step | tokens/s | lr scale |\n|---|---|---|---|---|\n"
+    note += "".join(f"| {n} | {gbs} | {sec} | {gbs * 1024 / sec:.0f} | {one} |\n" for n, gbs, sec, one in rows)
+    assert lint(note) == []

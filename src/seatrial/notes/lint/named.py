@@ -45,6 +45,10 @@ KINDS: tuple[tuple[re.Pattern[str], str, tuple[Terms, ...]], ...] = (
      (*_ALL, *_EACH[:1], *_EACH[3:5])),
 )  # fmt: skip
 """What a heading says, what its rows have in common, and what it goes with."""
+_OF_A_BASE = (*_ALL, *_EACH)
+_ONE = re.compile(r"1[.,]0+ ?[x×]?|1 ?[x×]|[x×] ?1(?:[.,]0+)?|100(?:[.,]0+)? ?%")
+UNTOLD = 10
+"""How many ways a heading that says nothing may be meant in, before the first that is tried."""
 _OF_A_STEP: tuple[str, tuple[Terms, ...]] = "share", (
     (("tokens_per_s", -1), ("sec_per_it", -1)), (("gbs", -1), ("seq", -1)), (("gbs", -1),),
     (("tokens_per_s_per_process", -1), ("sec_per_it", -1), ("world", -1)),
@@ -77,6 +81,9 @@ def found(rows: list[Row]) -> Iterator[Way]:
     rows = [row for row in rows[:MOST_ROWS] if row.tabular and not row.planned]
     for heading in rows[0].record.printed if len(rows) >= FEWEST else ():
         kind = _kind(heading) or _counted_twice(heading, tuple(rows[0].record.printed))
+        first = 1 if kind is not None else UNTOLD
+        if kind is None and _ONE.fullmatch(rows[0].cells[heading]) and is_extra(heading):
+            kind = "base", _OF_A_BASE  # shares of the first row, whatever they are called
         if kind is None or heading == rows[0].columns.get("gbs") and any(row.record.gbs for row in rows):
             continue
         name, (shared, ways) = EXTRA + heading, kind
@@ -88,10 +95,10 @@ def found(rows: list[Row]) -> Iterator[Way]:
         if shared == "price":
             ways += tuple(((other, -1), *way) for other in others for way in ways[: len(_EACH)])
         # The first that a heading is likely to mean needs the least proof.
-        tried = [way for at, terms in enumerate(ways, 1) for groups in _groupings(rows, name, shared)
+        tried = [way for at, terms in enumerate(ways, first) for groups in _groupings(rows, name, shared)
                  if (way := _tried(rows, ((name, 1), *terms), groups, at)) is not None]  # fmt: skip
         if not tried:  # means over other iterations
-            tried = [way for at, terms in enumerate(ways, 1) for groups in _groupings(rows, name, shared)
+            tried = [way for at, terms in enumerate(ways, first) for groups in _groupings(rows, name, shared)
                      if (way := _tried(rows, ((name, 1), *terms), groups, at, LOOSELY)) is not None][:1]  # fmt: skip
         if shared == "base" and (both := _twins(rows[0])):
             tried = [way for terms in both if (way := _tried(rows, ((name, 1), *terms), dict.fromkeys(rows, ""), 1))] or tried
