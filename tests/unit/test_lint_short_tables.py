@@ -7,6 +7,7 @@ import pytest
 
 from lint_tables import table
 from seatrial.notes.lint import Finding, look_at
+from seatrial.notes.lint.prose import Prose
 
 
 @pytest.fixture
@@ -120,3 +121,11 @@ def test_what_begins_with_one_and_follows_from_nothing_is_left_alone(lint, colum
     note = "Sequence length 1024.\n\n| GPUs | GBS | s/step | tokens/s | lr scale |\n|---|---|---|---|---|\n"
     note += "".join(f"| {n} | {gbs} | {sec} | {gbs * 1024 / sec:.0f} | {one} |\n" for n, gbs, sec, one in rows)
     assert lint(note) == []
+
+
+@pytest.mark.parametrize("said", [
+    "a step is 128 sequences = 262,144 tokens", "128 samples = 262144 tokens", "128 sequences (262,144 tokens) each time",
+    "batch 8 x 16 accumulation, 128 seqs ≈ 262,144 tokens"])
+def test_what_sequences_add_up_to_is_not_the_length_of_one(said: str):
+    near = Prose.of(f"# Runs\n\n{said}\n\n| GPU | s/step |\n|---|---|\n| A100 | 3.1 |\n").hints.near(7)
+    assert near.get("seq") is None and near.get("gbs") in (None, 128)

@@ -89,10 +89,12 @@ PATTERNS: dict[str, tuple[str, ...]] = {
 """Field -> what a sentence may say, the surest first; each with a number and perhaps a k for thousands."""
 _NO_STEP = "".join(f"(?<!{what} {verb} )" for what in ("step", "iteration", "update", "batch")
                    for verb in ("is", "has", "sees", "takes", "=", "of"))  # fmt: skip
-"""`a step is 16k tokens`, and `2 × 2048 tokens` a pair: not the length of one sequence."""
+_NO_STEP += "".join(f"(?<!{what}s {sign})" for what in ("sequence", "sample", "seq") for sign in ("= ", "≈ ", r"\(", "→ "))
+"""`a step is 16k tokens`, `8 sequences = 16k tokens`, and `2 × 2048 tokens` a pair: not the length of one sequence."""
 LOOSE: dict[str, tuple[str, ...]] = {
-    "seq": (rf"(?<![x×*\d.,])(?<![x×*] ){_NO_STEP}{_N}[ -]tokens?\b(?! ?(?:per|/|a|in|of|global|for|budget)\b)(?!/)",),
-    "gbs": (rf"(?<!micro )(?<!micro-)(?<!local )(?<!per )(?<![\w-])batch{_IS}{_N}{_NO_TOKENS}(?! (?:per|a|each))",
+    "seq": (rf"(?=\d)(?<![x×*\d.,])(?<![x×*] ){_NO_STEP}{_N}[ -]tokens?\b(?! ?(?:per|/|a|in|of|global|for|budget)\b)(?!/)",),
+    "gbs": (rf"(?<!micro )(?<!micro-)(?<!local )(?<!per )(?<![\w-])batch{_IS}{_N}{_NO_TOKENS}"
+            r"(?! (?:per|a|each)| ?[x×*] ?\d)",
             rf"\b{_N} (?:sequences|samples)(?: (?:a|per|each) (?:step|iteration|update)\b|[.,;]|$)"),
     "gpus": (rf"(?:^|[\s(])(\d+)()\s?[x×]?\s?(?:[\w-]+ )?{_DEVICE}(?!\w)"
              r"(?![^.|\n]{0,14}?(?:\bper\b|/|\ba\b|each|to a|je) ?node)",),
