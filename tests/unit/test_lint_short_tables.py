@@ -123,6 +123,24 @@ def test_what_begins_with_one_and_follows_from_nothing_is_left_alone(lint, colum
     assert lint(note) == []
 
 
+TIMES = ((1, 154), (2, 235), (4, 400), (8, 734))
+OF_T = "TinyLlama 1.1B on one A100.\n\n{}\n\n| batch | ms/step | samples/s | tok/s |\n|---|---|---|---|\n" + "".join(
+    f"| {gbs} | {ms} | {gbs / ms * 1000:.2f} | {gbs * 2048 / ms * 1000:.0f} |\n" for gbs, ms in TIMES)
+
+
+@pytest.mark.parametrize("said", ["T = {}, batch 1 is slow because of Adam.", "bf16, T={}, 8-bit Adam", "T={} for this one"])
+def test_a_capital_t_is_the_sequence_in_a_sentence(lint, said: str):
+    assert lint(OF_T.format(said.format(2048))) == []
+    found = lint(OF_T.format(said.format(4096)))
+    assert [(f.line, f.code, f.proposed) for f in found] == [(3, "header-vs-row", "2048")]
+
+
+@pytest.mark.parametrize("said", [
+    "Sampled at T = 0.7.", "Diffusion with T = 1000.", "t = 4096 s into the run.", "1T = 1024 GB.", "TP = 4096 is no degree."])
+def test_a_t_that_is_no_length_says_nothing_of_the_rows(lint, said: str):
+    assert lint(OF_T.format(said)) == []
+
+
 @pytest.mark.parametrize("said", [
     "a step is 128 sequences = 262,144 tokens", "128 samples = 262144 tokens", "128 sequences (262,144 tokens) each time",
     "batch 8 x 16 accumulation, 128 seqs ≈ 262,144 tokens"])
