@@ -147,3 +147,15 @@ def test_a_t_that_is_no_length_says_nothing_of_the_rows(lint, said: str):
 def test_what_sequences_add_up_to_is_not_the_length_of_one(said: str):
     near = Prose.of(f"# Runs\n\n{said}\n\n| GPU | s/step |\n|---|---|\n| A100 | 3.1 |\n").hints.near(7)
     assert near.get("seq") is None and near.get("gbs") in (None, 128)
+
+
+@pytest.mark.parametrize(("nodes", "devices"), [
+    ("Instances", "Chips"), ("VMs", "GPUs"), ("servers", "HPUs"), ("Boxes", "GPUs")])
+def test_what_a_cloud_rents_out_has_as_many_devices_each(lint, nodes: str, devices: str):
+    note = f"Sequence 4096.\n\n| {nodes} | {devices} | GBS | s/step | tokens/s | tokens/s/GPU |\n|---|---|---|---|---|---|\n"
+    rows = [(1, 64, 10.249), (4, 256, 10.406), (16, 1024, 10.921), (32, 2048, 11.117), (64, 4096, 11.240)]
+    note += "".join(f"| {n} | {16 * n} | {gbs} | {sec} | {gbs * 4096 / sec:.0f} | {gbs * 256 / n / sec:.0f} |\n"
+                    for n, gbs, sec in rows)  # fmt: skip
+    assert lint(note) == []
+    found = lint(note.replace("| 32 | 512 |", "| 64 | 512 |"))
+    assert [(f.line, f.column, f.proposed) for f in found] == [(8, nodes, "32")]

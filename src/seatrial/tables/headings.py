@@ -326,6 +326,7 @@ _IN_COMPANY: dict[str, tuple[str, Kind, frozenset[str]]] = {
     "global": ("gbs", "count", frozenset({"mbs"})), "b": ("gbs", "count", frozenset({"mbs"})),
     "stage": ("zero_stage", "zero", frozenset({"mbs", "gbs", "dp"})), "kv": ("kv_heads", "count", frozenset({"heads"})),
     "block": ("seq", "count", frozenset({"mbs", "gbs"})),
+    **{word: ("nodes", "count", frozenset({"gpus"})) for word in ("instances", "vms", "servers", "blades", "boxes")},
 }
 """What a word means beside columns of these fields, where no other column says it."""
 _KEPT = frozenset("peak max maximum alloc allocated reserved footprint usage used high water mark watermark hwm spitze pico "
