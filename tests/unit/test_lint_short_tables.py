@@ -159,3 +159,23 @@ def test_what_a_cloud_rents_out_has_as_many_devices_each(lint, nodes: str, devic
     assert lint(note) == []
     found = lint(note.replace("| 32 | 512 |", "| 64 | 512 |"))
     assert [(f.line, f.column, f.proposed) for f in found] == [(8, nodes, "32")]
+
+
+BUDGET = [("4", "4629504", "10.0"), ("6", "2142208", "32.4"), ("1.2", "1294080", "10.7"), ("0.8", "1132544", "8.2"),
+          ("3", "2301440", "15.1"), ("1.5", "1953280", "8.9"), ("0.25", "1979136", "1.5")]  # fmt: skip
+
+
+@pytest.mark.parametrize("headings", [
+    ("Tokens (T)", "tokens/s", "Days"), ("budget [T]", "tok/s", "Tage"), ("T tokens", "tok/s", "d")])
+def test_tokens_that_were_chosen_are_the_rate_times_the_days(lint, headings: tuple[str, str, str]):
+    note = "| run | {} | {} | {} |\n|---|---|---|---|\n".format(*headings)
+    note += "".join(f"| r{at} | {tokens} | {rate} | {days} |\n" for at, (tokens, rate, days) in enumerate(BUDGET))
+    assert lint(note) == []
+    found = lint(note.replace("| 1.5 | 1953280", "| 15 | 1953280"))
+    assert [(f.line, f.column, f.proposed) for f in found] == [(8, headings[0], "1.5")]
+
+
+def test_figures_of_two_digits_that_follow_from_nothing_are_left_alone(lint):
+    odd = ("4", "6", "1.2", "0.7", "5", "1.5", "0.45")
+    rows = "".join(f"| {one} | {rate} | {days} |\n" for one, (_, rate, days) in zip(odd, BUDGET))
+    assert lint("| score | tokens/s | Days |\n|---|---|---|\n" + rows) == []
