@@ -179,3 +179,21 @@ def test_figures_of_two_digits_that_follow_from_nothing_are_left_alone(lint):
     odd = ("4", "6", "1.2", "0.7", "5", "1.5", "0.45")
     rows = "".join(f"| {one} | {rate} | {days} |\n" for one, (_, rate, days) in zip(odd, BUDGET))
     assert lint("| score | tokens/s | Days |\n|---|---|---|\n" + rows) == []
+
+
+@pytest.mark.parametrize(("headings", "right", "wrong"), [
+    (("tok/s", "tok/s/GPU"), "| 61285 |", "| 490283 |"), (("tok/s", "tok/s/GPU"), "| 490283 | 61285", "| 61285 | 61285"),
+    (("tokens/s", "tokens/s per device"), "| 24486 |", "| 195890 |"), (("tok/s", "tok/s/Karte"), "| 61285 |", "| 6128 |")])
+def test_of_two_rows_one_proves_what_the_headings_say_in_full(lint, headings: tuple[str, str], right: str, wrong: str):
+    note = f"| | {headings[0]} | {headings[1]} |\n|---|---|---|\n"
+    note += "| 8x A100 80GB | 195890 | 24486 |\n| 8x H100 SXM | 490283 | 61285 |\n"
+    assert lint(note) == []
+    assert note.count(right) == 1
+    assert [f.level for f in lint(note.replace(right, wrong))] == ["error"]
+
+
+@pytest.mark.parametrize("rows", [
+    ["| 8x A100 | 195890 | 25100 |", "| 8x H100 | 490283 | 490283 |"],
+    ["| 1x A100 | 24486 | 24486 |", "| 8x A100 | 195890 | 25100 |"]])
+def test_of_two_rows_none_proves_what_neither_keeps_to_or_one_device_gives(lint, rows: list[str]):
+    assert lint("| | tok/s | tok/s/GPU |\n|---|---|---|\n" + "\n".join(rows) + "\n") == []

@@ -554,9 +554,25 @@ def learn(sheet: Sheet) -> list[Finding]:
         if rule is not None and not (ANY in name and abs(rule.constant + TERA) > 0.004):
             sheet.rules[where] = rule
     sheet.rules.update(by_heading)
+    for place, rows in sheet.tables.items():
+        if len(rows) == 2 and place[1] is not None:
+            _define(sheet, rows)
     _keep_learned(sheet)
     _share(sheet)
     return []
+
+
+def _define(sheet: Sheet, rows: list[Row]) -> None:
+    """What headings say in full needs the proof of one row, where there are two and the other is clearly off."""
+    for relation in relations_of(rows[0]):
+        if not relation.exact or len(relation.measures) < 2 or not all(row.tabular and not row.planned for row in rows):
+            continue
+        said = all(row.world != 1 and not {"gbs", "seq"} & {n for n, _ in relation.terms if n in row.record.inferred}
+                   for row in rows)  # fmt: skip
+        offs = [(abs(off), slack(row, relation)) for row in rows if (off := residue(row, relation)) is not None] if said else []
+        if len(offs) == 2 and min(offs)[0] <= min(offs)[1] + EXACTLY < SMALL and max(offs)[0] > max(offs)[1] + GRAVE:
+            for row in rows:
+                sheet.rules.setdefault(("table", row.key, key_of(row, relation)), Rule(0.0, 0.0, 2))
 
 
 def _share(sheet: Sheet) -> None:
