@@ -197,3 +197,14 @@ def test_of_two_rows_one_proves_what_the_headings_say_in_full(lint, headings: tu
     ["| 1x A100 | 24486 | 24486 |", "| 8x A100 | 195890 | 25100 |"]])
 def test_of_two_rows_none_proves_what_neither_keeps_to_or_one_device_gives(lint, rows: list[str]):
     assert lint("| | tok/s | tok/s/GPU |\n|---|---|---|\n" + "\n".join(rows) + "\n") == []
+
+
+@pytest.mark.parametrize(("headings", "times"), [
+    (("days", "GPU-hours"), 24), (("Tage", "GPU-Stunden"), 24), (("hours", "GPU hours"), 1), (("d", "GPU-h"), 24),
+    (("weeks", "device-hours"), 168)])  # fmt: skip
+def test_device_hours_of_two_rows_are_the_devices_times_the_time(lint, headings: tuple[str, str], times: int):
+    hours = [f"{8 * times * days:.2f}" for days in (5.91, 2.36)]
+    note = "| | tok/s | {} | {} |\n|---|---|---|---|\n| 8x A100 | 196k | 5.91 | {} |\n| 8x H100 | 490k | 2.36 | {} |\n"
+    assert lint(note.format(*headings, *hours)) == []
+    (found,) = lint(note.format(*headings, hours[0], f"{times * 2.36:.2f}"))
+    assert (found.line, found.column) == (4, headings[1])

@@ -79,6 +79,8 @@ class Way:
 def found(rows: list[Row]) -> Iterator[Way]:
     """For each column of a table the way that most rows keep to."""
     rows = [row for row in rows[:MOST_ROWS] if row.tabular and not row.planned]
+    if len(rows) == 2:
+        yield from _hours(rows)
     for heading in rows[0].record.printed if len(rows) >= FEWEST else ():
         kind = _kind(heading) or _counted_twice(heading, tuple(rows[0].record.printed))
         first = 1 if kind is not None else UNTOLD
@@ -107,6 +109,22 @@ def found(rows: list[Row]) -> Iterator[Way]:
                      if (way := _against_other(rows, before, ((name, 1), *terms), ways)) is not None]  # fmt: skip
         if tried:
             yield max(tried, key=lambda way: (way.kept, way.open_ < COARSE, -len(way.terms), -len(way.constants)))
+
+
+_OF_DEVICES = re.compile(r"(?:total )?(?:gpu|device|card|tpu|npu|hpu|chip|accelerator) (?:hours?|h)")
+_LASTS = {"days": 24.0, "day": 24.0, "d": 24.0, "hours": 1.0, "h": 1.0, "wall hours": 1.0, "weeks": 168.0}
+
+
+def _hours(rows: list[Row]) -> Iterator[Way]:
+    """Device hours of two rows: the devices times the time by definition, where one of them keeps to that."""
+    names = {heading: normal(in_english(clean(heading), surely=True)) for heading in rows[0].extras}
+    hours = [EXTRA + heading for heading, words in names.items() if _OF_DEVICES.fullmatch(words)]
+    times = [(EXTRA + heading, _LASTS[words]) for heading, words in names.items() if words in _LASTS]
+    for spent, (time, day) in ((spent, time) for spent in hours for time in times[:1]):
+        terms = ((spent, 1), (time, -1), ("world", -1))
+        offs = [(abs(one[0] - math.log(day)), one[1]) for row in rows if (one := _product(row, terms)) and row.world != 1]
+        if len(offs) == 2 and min(offs)[0] <= min(offs)[1] + CLOSE < COARSE and max(offs)[0] > max(offs)[1] + NEARLY:
+            yield Way(terms, {"": math.log(day)}, dict.fromkeys(rows, ""), 2)
 
 
 def _twins(row: Row) -> list[Terms]:
