@@ -33,3 +33,13 @@ def test_ranks_that_other_rows_have_with_as_many_experts_are_meant(lint):
 
 def test_models_of_different_experts_under_one_name_are_left_alone(lint):
     assert not lint(SPREAD.replace("Mixtral", "MoE").replace("Small", "MoE"))
+
+
+@pytest.mark.parametrize(("above", "model"), [("", "Mixtral 8x7B"), ("## Mixtral 8x7B\n\n", "ours"), ("## 8×7B\n\n", "a")])
+def test_more_ranks_than_the_experts_that_a_name_tells(lint, above: str, model: str):
+    rows = [(32, 8, 8), (64, 8, 16), (128, 8, 32), (32, 8, 8)]
+    note = above + "| model | GPUs | PP | EP | DP | GBS |\n|---|---|---|---|---|---|\n"
+    note += "".join(f"| {model} | {gpus} | 4 | {ep} | {dp} | {gpus * (8 + at)} |\n" for at, (gpus, ep, dp) in enumerate(rows))
+    assert lint(note) == []
+    found = lint(note.replace("| 128 | 4 | 8 |", "| 128 | 4 | 16 |"))
+    assert [(f.code, f.column, f.proposed) for f in found] == [("experts-divisible", "EP", "8")]

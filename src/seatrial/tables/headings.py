@@ -233,6 +233,9 @@ def older(headings: tuple[str, ...]) -> frozenset[str]:
         # One quantity counted in two ways: of a device and of a node, by two peaks, with what is recomputed and without.
         said = [one for one in measured[field] if one not in given and (field != "tflops" or "flop" in normal(one))]
         given |= {*said} - {min(said, key=lambda heading: read_heading(heading).per == "node", default="")}
+    paces = {heading: read_heading(heading).unit == "it/s" for heading in measured.get("sec_per_it", ())}
+    if len(paces) > 1 and not all(paces[heading] or normal(heading) in _WEAK for heading in paces):
+        given |= {heading for heading, inverse in paces.items() if inverse}  # beside the time that it is one over
     return frozenset(given)
 
 
@@ -322,6 +325,8 @@ def in_letters(headings: Sequence[str]) -> dict[str, str]:
 _IN_COMPANY: dict[str, tuple[str, Kind, frozenset[str]]] = {
     "global": ("gbs", "count", frozenset({"mbs"})), "b": ("gbs", "count", frozenset({"mbs"})),
     "stage": ("zero_stage", "zero", frozenset({"mbs", "gbs", "dp"})), "kv": ("kv_heads", "count", frozenset({"heads"})),
+    "block": ("seq", "count", frozenset({"mbs", "gbs"})),
+    **{word: ("nodes", "count", frozenset({"gpus"})) for word in ("instances", "vms", "servers", "blades", "boxes")},
 }
 """What a word means beside columns of these fields, where no other column says it."""
 _KEPT = frozenset("peak max maximum alloc allocated reserved footprint usage used high water mark watermark hwm spitze pico "

@@ -216,7 +216,7 @@ def plain(text: str) -> str:
     return decimal(match.group()) if match else ""
 
 
-_A_FIGURE = re.compile(rf"[~≈<>]?\s*[$€£]?\s*({NUMBER.pattern})\s*(?:([kKMBT])\b)?\s*"
+_A_FIGURE = re.compile(rf"[~≈<>×x]?\s*[$€£]?\s*({NUMBER.pattern})\s*(?:([kKMBT])\b)?\s*"
                        r"(?:%|[x×]|[$€£]|hrs?|h|d|days?|hours?|tokens?|([kMGTPmuµn]?)(?:s|W|Wh|i?B|b|i?B/s|b/s|FLOPs?))?")
 MOST_WORKED_OUT = 1e30
 """As the FLOPs of a whole training are."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import re
 from collections import Counter
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
@@ -55,12 +56,20 @@ def found(rows: Sequence[Row], known: Container[str] = ()) -> list[Product]:
         others = [other for other in names if other != name]
         counts = range(1, min(3, len(others)) + 1)
         products = [product for many in counts for product in _kept(name, others, many, columns, rows)]
+        if not products and _chosen(rows, name):
+            exactly = {**columns, name: columns[name] * [[1.0], [0.0]]}
+            products = [product for many in counts for product in _kept(name, others, many, exactly, rows)]
         if products:
             best = max(products, key=lambda one: (one.kept, -len(one.terms), -one.chance))
             same = frozenset(n for n, _ in best.terms)
             # What people work out is the product, and none of its factors.
             made[same] = min((made.get(same, best), best), key=lambda one: sum(power for _, power in one.terms))
     return list(made.values())
+
+
+def _chosen(rows: Sequence[Row], name: str) -> bool:
+    """Whether a column has figures of one or two digits, as 1.2T tokens, which may have been chosen and not rounded."""
+    return all(len(re.sub(r"\D", "", row.cell(name)).strip("0")) <= 2 for row in rows if row.get(name))
 
 
 def _column(rows: Sequence[Row], name: str) -> np.ndarray | None:

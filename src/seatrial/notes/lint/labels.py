@@ -21,6 +21,16 @@ def is_mixture(label: str) -> bool:
     return _MIXTURE.search(label) is not None
 
 
+_TIMES = re.compile(r"(?<![\w.])(\d{1,3})\s?[x×]\s?\d{1,3}(?:\.\d+)?\s?[BM](?!\w)", re.IGNORECASE)
+
+
+@functools.lru_cache(maxsize=4096)
+def experts_in(text: str) -> int | None:
+    """How many experts a model has by its name: 8 of `Mixtral 8x7B`; None where a text names none, or several."""
+    found = {int(count) for count in _TIMES.findall(text)}
+    return found.pop() if len(found) == 1 else None
+
+
 @functools.cache
 def label_parameters(label: str) -> tuple[float, float] | None:
     """Parameters and half a step of the last digit of a label: '1.3B' -> (1.3e9, 0.05e9)."""

@@ -21,6 +21,7 @@ from seatrial.errors import BadInput
 from seatrial.notes.lint import counts, relations
 from seatrial.notes.lint.digits import powers_that_lost_one, slip
 from seatrial.notes.lint.findings import Finding
+from seatrial.notes.lint.labels import experts_in
 from seatrial.notes.lint.model_size import fits_label, sizes
 from seatrial.notes.lint.row import MEASURED, Row
 from seatrial.notes.lint.sheet import Sheet
@@ -51,6 +52,7 @@ def fill_axes(sheet: Sheet) -> None:
     """An axis that a table does not name is 1, or what it leaves of the devices in every row, and the devices are those that
     the text names, where most rows prove it."""
     for mates in sheet.tables.values():
+        _fill_single(mates)
         for row in mates:
             shard = row.beside("shard") if row.tabular and row.record.dp is None else None
             if shard is not None:
@@ -82,6 +84,28 @@ def fill_axes(sheet: Sheet) -> None:
         for row in rows:
             known = rest | ({} if row.record.gpus or not devices else {"gpus": devices})
             row.record = replace(row.record, **known, inferred=tuple(sorted({*row.record.inferred, *known})))  # type: ignore[arg-type]
+
+
+_MANY = re.compile(r"\d+\s?[x×]\s?")
+_BOX = re.compile(r"\b(?:DGX|HGX|POD|SuperPOD|nodes?|servers?|slice)\b", re.IGNORECASE)
+
+
+def _fill_single(rows: list[Row]) -> None:
+    """A device by its name alone is one, where another row of the table has `2x` of the same."""
+    counted = [row for row in rows if row.record.gpus and row.record.machine]
+    if not counted or len(counted) == len(rows) or {"gpus", "nodes", "dp"} & {*counted[0].record.context}:
+        return
+    headings = (counted[0].columns.get(name) for name in ("machine", "gpus"))
+    heading = next((one for one in headings if one is not None and _MANY.match(counted[0].cells.get(one, ""))), None)
+    if heading is None:
+        return
+    many = {_MANY.sub("", row.cells.get(heading, ""), count=1) for row in counted}
+    bare = {row: name for row in rows if not (row.record.gpus or row.record.nodes or row.record.dp)
+            and (name := row.cells.get(heading)) and not _MANY.match(name)}  # fmt: skip
+    if any(name in many for name in bare.values()) and not any(map(_BOX.search, many)):
+        for row, name in bare.items():
+            known = tuple(sorted({*row.record.inferred, "gpus"}))
+            row.record = replace(row.record, gpus=1, machine=row.record.machine or name, inferred=known)
 
 
 def _fill_unnamed(rows: list[Row]) -> None:
@@ -651,25 +675,33 @@ def experts(row: Row) -> list[Finding]:
     if ep is None and row.record.experts is None:
         return []
     world, pp = row.world, row.whole("pp") or 1
-    there, chosen = row.whole("experts"), row.whole("top_k")
+    there = row.whole("experts") or experts_in(row.record.size_label) or experts_in(row.record.section)
+    chosen = row.whole("top_k")
     if there and chosen and chosen > there:
         return [row.find("experts-divisible", "error", f"top {chosen} of {there} experts", name="top_k")]
     if there and ep and there % ep:
         more = f"more than the {there} of a layer" if ep > there else f"{there} % {ep} = {there % ep}"
-        return [row.find("experts-divisible", "error", f"EP {ep} of {there} experts: {more}", name="ep")]
+        meant = _usual_ep(row, there)
+        message = f"EP {ep} of {there} experts: {more}" + (f"; the other rows have {meant}" if meant else "")
+        return [row.find("experts-divisible", "error", message, name="ep", proposed=str(meant) if meant else None)]
     counted = row.record.gpus or row.product or row.record.procs_per_node or row.procs != 1
     if not counted or not ep or not world or world % pp or (world // pp) % ep == 0:
         return []
     stage = world // pp
     what = f"{world} devices" if pp == 1 else f"{world} devices in {pp} stages"
     more = f"more than the {stage} of a stage" if ep > stage else f"{stage} % {ep} = {stage % ep}"
-    usual, often = mode([mate.beside("ep") for mate in row.around if mate is not row])
-    likely = isinstance(usual, int) and often > 1 and stage % usual == 0
-    typed = slip(str(ep), (usual, usual)) if isinstance(usual, int) and likely else None
+    usual = _usual_ep(row, stage)
+    typed = slip(str(ep), (usual, usual)) if usual else None
     meant = usual if typed is not None else None
     message = f"EP {ep} over {what}: {more}" + (f"; the other rows have {meant} ({typed.how})" if typed else "")
     proposed = str(meant) if meant else None
     return [row.find("world-size", "error", message, column=row.columns.get("ep", "EP"), printed=str(ep), proposed=proposed)]
+
+
+def _usual_ep(row: Row, whole: int) -> int | None:
+    """What other rows have, where it divides what is spread."""
+    usual, often = mode([mate.beside("ep") for mate in row.around if mate is not row])
+    return usual if isinstance(usual, int) and often > 1 and whole % usual == 0 else None
 
 
 def _exchange(row: Row) -> str:

@@ -19,7 +19,7 @@ from seatrial.notes.lint import factors
 from seatrial.notes.lint.headings import EXTRA, field_of, is_extra
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
-from seatrial.tables.headings import batch_of_tokens, clean, normal, older, without_version
+from seatrial.tables.headings import batch_of_tokens, clean, normal, older, read_heading, without_version
 from seatrial.tables.tongues import in_english
 
 Terms = tuple[tuple[str, int], ...]
@@ -45,6 +45,10 @@ KINDS: tuple[tuple[re.Pattern[str], str, tuple[Terms, ...]], ...] = (
      (*_ALL, *_EACH[:1], *_EACH[3:5])),
 )  # fmt: skip
 """What a heading says, what its rows have in common, and what it goes with."""
+_OF_A_BASE = (*_ALL, *_EACH)
+_ONE = re.compile(r"1[.,]0+ ?[x×]?|1 ?[x×]|[x×] ?1(?:[.,]0+)?|100(?:[.,]0+)? ?%")
+UNTOLD = 10
+"""How many ways a heading that says nothing may be meant in, before the first that is tried."""
 _OF_A_STEP: tuple[str, tuple[Terms, ...]] = "share", (
     (("tokens_per_s", -1), ("sec_per_it", -1)), (("gbs", -1), ("seq", -1)), (("gbs", -1),),
     (("tokens_per_s_per_process", -1), ("sec_per_it", -1), ("world", -1)),
@@ -75,8 +79,13 @@ class Way:
 def found(rows: list[Row]) -> Iterator[Way]:
     """For each column of a table the way that most rows keep to."""
     rows = [row for row in rows[:MOST_ROWS] if row.tabular and not row.planned]
+    if len(rows) == 2:
+        yield from _hours(rows)
     for heading in rows[0].record.printed if len(rows) >= FEWEST else ():
         kind = _kind(heading) or _counted_twice(heading, tuple(rows[0].record.printed))
+        first = 1 if kind is not None else UNTOLD
+        if kind is None and _ONE.fullmatch(rows[0].cells[heading]) and is_extra(heading):
+            kind = "base", _OF_A_BASE  # shares of the first row, whatever they are called
         if kind is None or heading == rows[0].columns.get("gbs") and any(row.record.gbs for row in rows):
             continue
         name, (shared, ways) = EXTRA + heading, kind
@@ -88,10 +97,10 @@ def found(rows: list[Row]) -> Iterator[Way]:
         if shared == "price":
             ways += tuple(((other, -1), *way) for other in others for way in ways[: len(_EACH)])
         # The first that a heading is likely to mean needs the least proof.
-        tried = [way for at, terms in enumerate(ways, 1) for groups in _groupings(rows, name, shared)
+        tried = [way for at, terms in enumerate(ways, first) for groups in _groupings(rows, name, shared)
                  if (way := _tried(rows, ((name, 1), *terms), groups, at)) is not None]  # fmt: skip
         if not tried:  # means over other iterations
-            tried = [way for at, terms in enumerate(ways, 1) for groups in _groupings(rows, name, shared)
+            tried = [way for at, terms in enumerate(ways, first) for groups in _groupings(rows, name, shared)
                      if (way := _tried(rows, ((name, 1), *terms), groups, at, LOOSELY)) is not None][:1]  # fmt: skip
         if shared == "base" and (both := _twins(rows[0])):
             tried = [way for terms in both if (way := _tried(rows, ((name, 1), *terms), dict.fromkeys(rows, ""), 1))] or tried
@@ -100,6 +109,22 @@ def found(rows: list[Row]) -> Iterator[Way]:
                      if (way := _against_other(rows, before, ((name, 1), *terms), ways)) is not None]  # fmt: skip
         if tried:
             yield max(tried, key=lambda way: (way.kept, way.open_ < COARSE, -len(way.terms), -len(way.constants)))
+
+
+_OF_DEVICES = re.compile(r"(?:total )?(?:gpu|device|card|tpu|npu|hpu|chip|accelerator) (?:hours?|h)")
+_LASTS = {"days": 24.0, "day": 24.0, "d": 24.0, "hours": 1.0, "h": 1.0, "wall hours": 1.0, "weeks": 168.0}
+
+
+def _hours(rows: list[Row]) -> Iterator[Way]:
+    """Device hours of two rows: the devices times the time by definition, where one of them keeps to that."""
+    names = {heading: normal(in_english(clean(heading), surely=True)) for heading in rows[0].extras}
+    hours = [EXTRA + heading for heading, words in names.items() if _OF_DEVICES.fullmatch(words)]
+    times = [(EXTRA + heading, _LASTS[words]) for heading, words in names.items() if words in _LASTS]
+    for spent, (time, day) in ((spent, time) for spent in hours for time in times[:1]):
+        terms = ((spent, 1), (time, -1), ("world", -1))
+        offs = [(abs(one[0] - math.log(day)), one[1]) for row in rows if (one := _product(row, terms)) and row.world != 1]
+        if len(offs) == 2 and min(offs)[0] <= min(offs)[1] + CLOSE < COARSE and max(offs)[0] > max(offs)[1] + NEARLY:
+            yield Way(terms, {"": math.log(day)}, dict.fromkeys(rows, ""), 2)
 
 
 def _twins(row: Row) -> list[Terms]:
@@ -119,8 +144,11 @@ def _kind(heading: str) -> tuple[str, tuple[Terms, ...]] | None:
 
 
 def _counted_twice(heading: str, headings: tuple[str, ...]) -> tuple[str, tuple[Terms, ...]] | None:
-    """Of a figure that another column has in another way, as TFLOPs of the model beside those of the hardware."""
+    """Of a figure that another column has in another way, as TFLOPs of the model beside those of the hardware, or steps a
+    second beside the time of one."""
     field = field_of(heading) if heading in older(headings) and without_version(heading) == heading else ""
+    if field == "sec_per_it" and read_heading(heading).unit == "it/s":
+        return "share", ((("sec_per_it", 1),),)
     return ("share", (((field, -1),),)) if field in ("tflops", "mfu", "hfu") else None
 
 
@@ -214,10 +242,17 @@ def _against_other(rows: list[Row], before: dict[Row, Row], terms: Terms, ways: 
         else:
             others += 1
             by_others = (_share_of(row, before[row], (terms[0], *each)) for each in ways if each != terms[1:])
-            if any(other is not None and abs(other[1]) <= other[2] for other in by_others):
+            right = any(other is not None and abs(other[1]) <= other[2] for other in by_others)
+            if right and not _of_all(row, before[row], off, may):
                 continue  # it is right by another figure: this one is not, here or there
         way.groups[row], way.constants[at] = at, base
     return way if way.kept >= 2 and way.kept > 1.5 * others and chance < CHANCE else None
+
+
+def _of_all(row: Row, match: Row, off: float, may: float) -> bool:
+    """Whether a share is off by as much as the devices are more or fewer: that of all, where others are of one."""
+    return bool(row.world and match.world and row.world != match.world
+                and abs(abs(off) - abs(math.log(row.world / match.world))) <= may + CLOSE)  # fmt: skip
 
 
 def _share_of(row: Row, match: Row, terms: Terms) -> tuple[float, float, float] | None:

@@ -27,6 +27,7 @@ from seatrial.spec import Device
 from seatrial.tables.tongues import in_english
 
 _N = r"(\d{1,3}(?:,\d{3})+(?!\d)(?:\.\d+)?|\d+(?:\.\d+)?)\s?([kK]?)(?![\w%.]*\d)"
+_LENGTHS = "(?:256|512|768|1024|1536|2048|3072|4096|6144|8192|12288|16384|32768|65536|131072)"
 _IS = r"\s*(?:\bof\b|\bis\b|=|:)?\s*"
 _NO_TOKENS = r"(?!\s?[MBmb]\b|\s?(?:[MkB] ?)?tok)"
 _DEVICE = r"(?:[AHVBP]\d{2,3}s?|MI\d+X?|GH200|GPUs?|cards|devices|accelerators|processes|ranks)"
@@ -59,6 +60,7 @@ PATTERNS: dict[str, tuple[str, ...]] = {
         rf"{_N}[ -]tokens? ?(?:per|a|/|each) ?(?:sequence|sample)\b",
         rf"\b(?:sequences|samples|examples) (?:of|(?:padded|packed|truncated|cut|cropped) (?:to|at)) {_N}(?: tokens)?\b",
         rf"\bs\s?=\s?{_N}",
+        rf"\bT\s?=\s?(?:(?={_LENGTHS}(?!\w))|(?=\d{{1,3}}k)){_N}",
     ),
     "vocab": (rf"\bvocab(?:ulary)?(?:[ _-](?:size|length))?{_IS}{_N}", rf"\bV\s?=\s?{_N}"),
     "gbs": (
@@ -89,10 +91,12 @@ PATTERNS: dict[str, tuple[str, ...]] = {
 """Field -> what a sentence may say, the surest first; each with a number and perhaps a k for thousands."""
 _NO_STEP = "".join(f"(?<!{what} {verb} )" for what in ("step", "iteration", "update", "batch")
                    for verb in ("is", "has", "sees", "takes", "=", "of"))  # fmt: skip
-"""`a step is 16k tokens`, and `2 × 2048 tokens` a pair: not the length of one sequence."""
+_NO_STEP += "".join(f"(?<!{what}s {sign})" for what in ("sequence", "sample", "seq") for sign in ("= ", "≈ ", r"\(", "→ "))
+"""`a step is 16k tokens`, `8 sequences = 16k tokens`, and `2 × 2048 tokens` a pair: not the length of one sequence."""
 LOOSE: dict[str, tuple[str, ...]] = {
-    "seq": (rf"(?<![x×*\d.,])(?<![x×*] ){_NO_STEP}{_N}[ -]tokens?\b(?! ?(?:per|/|a|in|of|global|for|budget)\b)(?!/)",),
-    "gbs": (rf"(?<!micro )(?<!micro-)(?<!local )(?<!per )(?<![\w-])batch{_IS}{_N}{_NO_TOKENS}(?! (?:per|a|each))",
+    "seq": (rf"(?=\d)(?<![x×*\d.,])(?<![x×*] ){_NO_STEP}{_N}[ -]tokens?\b(?! ?(?:per|/|a|in|of|global|for|budget)\b)(?!/)",),
+    "gbs": (rf"(?<!micro )(?<!micro-)(?<!local )(?<!per )(?<![\w-])batch{_IS}{_N}{_NO_TOKENS}"
+            r"(?! (?:per|a|each)| ?[x×*] ?\d)",
             rf"\b{_N} (?:sequences|samples)(?: (?:a|per|each) (?:step|iteration|update)\b|[.,;]|$)"),
     "gpus": (rf"(?:^|[\s(])(\d+)()\s?[x×]?\s?(?:[\w-]+ )?{_DEVICE}(?!\w)"
              r"(?![^.|\n]{0,14}?(?:\bper\b|/|\ba\b|each|to a|je) ?node)",),
@@ -113,8 +117,12 @@ def _shapes_of(text: str) -> dict[str, dict[str, object]]:
 
 
 def _compiled(wanted: dict[str, tuple[str, ...]]) -> dict[str, list[re.Pattern[str]]]:
-    return {name: [re.compile(pattern, re.NOFLAG if pattern.startswith(r"\bV") else re.IGNORECASE) for pattern in patterns]
+    return {name: [re.compile(pattern, re.NOFLAG if pattern.startswith(_CAPITAL) else re.IGNORECASE) for pattern in patterns]
             for name, patterns in wanted.items()}  # fmt: skip
+
+
+_CAPITAL = (r"\bV", r"\bT\s")
+"""Letters that mean it where they are capital alone."""
 
 
 _COMPILED, _LOOSE = _compiled(PATTERNS), _compiled(LOOSE)

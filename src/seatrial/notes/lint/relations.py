@@ -571,7 +571,11 @@ def learn(sheet: Sheet) -> list[Finding]:
         if (rule := _learned_rule(key, [off for offs in tables for off in offs])) is not None:
             sheet.rules["file", file, key] = rule
     sheet.rules.update(by_heading)
+    for place, rows in sheet.tables.items():
+        if len(rows) == 2 and place[1] is not None:
+            _define(sheet, rows)
     _keep_learned(sheet)
+    _share(sheet)
     return []
 
 
@@ -600,6 +604,59 @@ def _learned_rule(key: tuple[object, ...], offs: Offs) -> Rule | None:
     if rule is None or unsaid and name == "the accumulation" and not _whole(rule):
         return None
     return None if of_any and abs(rule.constant + TERA) > 0.004 else rule
+
+
+def _define(sheet: Sheet, rows: list[Row]) -> None:
+    """What headings say in full needs the proof of one row, where there are two and the other is clearly off."""
+    for relation in relations_of(rows[0]):
+        if not relation.exact or len(relation.measures) < 2 or not all(row.tabular and not row.planned for row in rows):
+            continue
+        said = all(row.world != 1 and not {"gbs", "seq"} & {n for n, _ in relation.terms if n in row.record.inferred}
+                   for row in rows)  # fmt: skip
+        offs = [(abs(off), slack(row, relation)) for row in rows if (off := residue(row, relation)) is not None] if said else []
+        if len(offs) == 2 and min(offs)[0] <= min(offs)[1] + EXACTLY < SMALL and max(offs)[0] > max(offs)[1] + GRAVE:
+            for row in rows:
+                sheet.rules.setdefault(("table", row.key, key_of(row, relation)), Rule(0.0, 0.0, 2))
+
+
+def _share(sheet: Sheet) -> None:
+    """What is found in one table holds in the others of the file with its headings, too short to show it, whose rows keep to
+    it."""
+    alike: dict[tuple[str, tuple[str, ...]], list[tuple[str, int | None]]] = {}
+    for key in sheet.tables if sheet.found else ():
+        if key[1] is not None:
+            alike.setdefault((key[0], tuple(sheet.tables[key][0].record.printed)), []).append(key)
+    for keys in alike.values():
+        for key, other in itertools.permutations(keys[:MOST_ALIKE], 2):
+            for relation in sheet.found.get(key, ()):
+                if not any(its.terms[0] == relation.terms[0] for its in sheet.found.get(other, ())):
+                    _share_one(sheet, relation, key, other)
+
+
+MOST_ALIKE, FOREIGN = 8, 0.02
+"""Tables of the same headings that are compared; how likely rows of another table keep to what is found in one, at most."""
+
+
+def _share_one(sheet: Sheet, relation: Relation, key: tuple[str, int | None], other: tuple[str, int | None]) -> None:
+    rows = [row for row in sheet.tables[other][:_FEW] if row.tabular and not row.planned]
+    whole = sheet.rules.get(("table", key, (relation.name, "")))  # known by its heading, and the same in all rows
+    offs: list[tuple[Row, Rule, float]] = []
+    for row in rows:
+        rule = whole or sheet.rules.get(("table", key, key_of(row, relation)))
+        off = residue(row, relation) if rule is not None else None
+        if rule is not None and off is not None:
+            offs.append((row, rule, abs(off - rule.constant)))
+    kept = [may for row, rule, off in offs if off <= (may := slack(row, relation) + EXACTLY + rule.scatter)]
+    chance = math.prod(min(1.0, 2 * may / named.SPREAD) for may in kept)
+    if len(kept) < len(offs) - max(1, len(offs) // 4) or chance > FOREIGN:
+        return
+    sheet.found.setdefault(other, []).append(relation)
+    sheet.asked[other] = (*sheet.asked.get(other, ()), relation)
+    for row, rule, _ in offs:
+        if whole is not None:
+            row.groups[relation.name] = ""
+            row.keys.clear()
+        sheet.rules["table", other, key_of(row, relation)] = rule
 
 
 def _whole(rule: Rule) -> bool:
