@@ -445,18 +445,19 @@ def _establish_file(rows: list[Row]) -> None:
     tally: Counter[Reading] = Counter()
     for by_reading in matched.values():
         tally.update({reading: len(fitting) for reading, fitting in by_reading.items()})
-    undecided = []
+    undecided, agreed = [], set[Row]()
     for key, mates in tables.items():
         known = [row for row in mates if row.layers and row.hidden]
-        best = _best(matched[key], tally, tried)
+        best, found = _best(matched[key], tally, tried), matched[key]
         if best is None or len(matched[key][best]) < SAME_UNIT * len(known[:_MOST_ROWS]):
-            found = _matched(mates, tried.in_other_units)
-            other = _best(found, Counter(), tried.in_other_units)
-            if other is not None and (best is None or len(found[other]) > len(matched[key][best])):
-                best = other
-        if best is None or not _convincing(best, mates, known):
+            others = _matched(mates, tried.in_other_units)
+            other = _best(others, Counter(), tried.in_other_units)
+            if other is not None and (best is None or len(others[other]) > len(found[best])):
+                best, found = other, others
+        if best is None or not _convincing(best, found[best], mates, known):
             undecided.append(mates)
             continue
+        agreed.update(found[best] if best.formula != "label" else ())
         for row in mates:
             row.reading = best
         _count_again(mates, best)
@@ -469,7 +470,7 @@ def _establish_file(rows: list[Row]) -> None:
     for mates in tables.values():
         _solve_layers([row for row in mates if not row.layers], tally, tried.readings)
     for mates in tables.values():
-        _agree_without_shape(mates)
+        _agree_without_shape([row for row in mates if row not in agreed])
     usual = Counter(row.reading.vocab for row in rows if row.reading is not None and row.reading.vocab)
     for row in rows:
         row.vocab = (
@@ -493,13 +494,13 @@ def _count_again(mates: list[Row], reading: Reading) -> None:
                 row.reading = other
 
 
-def _convincing(reading: Reading, mates: list[Row], known: list[Row]) -> bool:
+def _convincing(reading: Reading, fitting: list[Row], mates: list[Row], known: list[Row]) -> bool:
     """A few rows with coarse digits agree with something by chance; a third of the rows do not, and neither do fine digits."""
-    agreeing = [row for row in mates[:_MOST_ROWS] if row_fits(row, reading)]
-    fine = [row for row in agreeing if slack(row) < FINE_DIGITS]
+    agreeing = fitting if len(mates) <= _MOST_ROWS else [row for row in mates[:_MOST_ROWS] if row_fits(row, reading)]
     if reading.formula == "label":
         return len(agreeing) >= min(2, len(mates)) and 3 * len(agreeing) >= len(mates[:_MOST_ROWS])
-    return len(agreeing) >= CONVINCING * max(1, len(known[:_MOST_ROWS])) or len(fine) >= 2
+    return len(agreeing) >= CONVINCING * max(1, len(known[:_MOST_ROWS])) or (
+        sum(slack(row) < FINE_DIGITS for row in agreeing) >= 2)  # fmt: skip
 
 
 def slack(row: Row) -> float:
