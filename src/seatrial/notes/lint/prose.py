@@ -166,6 +166,9 @@ _EXPERTS = re.compile(r"\bMoE\b|\bexperts\b|\bmixture[ -]of|\bmixtral", re.IGNOR
 _GLU = re.compile(r"\bllama|\bswiglu|\bgeglu|\bglu\b", re.IGNORECASE)
 
 
+_LATER = ("seq", "gbs", *SHAPE)
+
+
 class Hints:
     def __init__(self, lines: tuple[str, ...]) -> None:
         self.lines = lines
@@ -180,15 +183,14 @@ class Hints:
         if record.table is None or not self.lines:
             return record
         # What the importer inferred comes from farther away than a sentence of the row's own section.
-        hints = self._of(record)
-        later = {name for name in ("seq", "gbs", *SHAPE)
-                 if name in hints and name in record.context and self._speaks_later(record, name)}  # fmt: skip
-        if not {"layers", "hidden"} <= later:
-            later -= {*SHAPE}  # another model is another depth and width
+        hints, context, inferred = self._of(record), record.context, record.inferred
+        later = [name for name in _LATER if name in hints and name in context and self._speaks_later(record, name)]
+        if later and not ("layers" in later and "hidden" in later):
+            later = [name for name in later if name not in SHAPE]  # another model is another depth and width
         new = {name: value for name, value in hints.items() if name != "experts"
-               and (getattr(record, name) in (None, "") or name in record.inferred or name in later)}  # fmt: skip
-        if record.gpus or record.nodes or record.dp:
-            new.pop("gpus", None)
+               and (name in inferred or name in later or getattr(record, name) in (None, ""))}  # fmt: skip
+        if "gpus" in new and (record.gpus or record.nodes or record.dp):
+            del new["gpus"]
         if "kv_heads" in new and record.heads is None and "heads" not in new:
             del new["kv_heads"]
         if not new:
