@@ -530,8 +530,10 @@ class Prose:
 
     @cached_property
     def letters(self) -> str:
-        """The whole text in small letters: patterns without one of whose words in it no line has to be asked for."""
-        return "\n".join(self.lines).casefold()
+        """The whole text in small letters: patterns without one of whose words in it no line has to be asked for.
+
+        What stands between two commas is there once: most of a long file of commas is the same in row after row."""
+        return "\n".join({*",".join(self.lines).casefold().split(",")})
 
     def has(self, *words: str) -> bool:
         return any([word in self.letters for word in words])

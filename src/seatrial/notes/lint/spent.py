@@ -28,8 +28,8 @@ NEAR = 0.03
 """Within which the figures of a sentence agree."""
 
 
-_WORDS = ("day", "tage", "jour", "dia", "día", "giorni", "дн", "суток", "天", "日", "hours", "stunden", "heures", "horas",
-          *(f"{before}ore" for before in " \t\u00a0\u202f0123456789"))  # fmt: skip
+_WORDS = ("day", "jour", "dia", "día", "giorni", "дн", "суток", "天", "日", "hours", "stunden", "heures", "horas",
+          *(f"{before}{word}" for word in ("tage", "ore") for before in " \t\u00a0\u202f0123456789"))  # fmt: skip
 """Without one of these, in small letters, a text has no days or hours."""
 
 

@@ -140,7 +140,7 @@ def _ran_all_the_same(row: Row) -> Iterator[Finding]:
         ran = any(getattr(record, name) for name in RATES) and (record.sec_per_it or heading not in beside)
         return bool(ran) and _is_bare(one.cells.get(heading, ""))
 
-    bare = [heading for heading, cell in row.cells.items() if not cell[:1].isdecimal() and _is_bare(cell)]
+    bare = [heading for heading, cell in row.cells.items() if cell and not cell[0].isdecimal() and _is_bare(cell)]
     beside = [row.columns[name] for name in ("mem_value", "notes") if name in row.columns] if bare else []
     for heading in bare:
         known = heading in beside or field_of(heading) == "" and _of_words(row, heading)
