@@ -587,8 +587,9 @@ def _reached(row: Row, ranges: list[tuple[float, float]], bounds: tuple[float, f
     open_ = _named(row, family.least)
     for scale in family.scales:
         least, most = ends[0] * (1 - open_) / scale, ends[1] * (1 + open_) / scale
-        if least <= bounds[1] and bounds[0] <= most and any(least <= end and start <= most for start, end in ranges):
-            return True
+        for start, end in ranges if least <= bounds[1] and bounds[0] <= most else ():
+            if least <= end and start <= most:
+                return True
     return False
 
 
