@@ -99,8 +99,11 @@ class Reading:
         if formula in OF_TP:
             tp = int(other and other.get("tp") or row.get("tp") or 1)
             pp = int(other and other.get("pp") or row.get("pp") or 1) if formula in OF_PP else 1
-        shape = ("", None, None, None) if self.plain else (record.family, record.heads, record.kv_heads, record.ffn)
-        return _per_sample(formula, self.recompute, layers, int(hidden), int(seq), int(vocab or 1), tp, pp, *shape)
+        gated = not self.plain and is_gated(record.family)
+        # Heads matter to no formula but for grouped queries, and a row's heads may be the very cell that is wrong.
+        shape = (record.family, record.heads, record.kv_heads) if gated else ("", None, None)
+        return _per_sample(formula, self.recompute, layers, int(hidden), int(seq), int(vocab or 1), tp, pp, *shape,
+                           None if self.plain else record.ffn)  # fmt: skip
 
     def rounded(self, row: Row) -> float:
         """What a size that is only a label leaves open: 1.7B may be 1.65."""
@@ -240,7 +243,6 @@ def _model(
     if layers != int(layers) or layers < 1:
         raise ValueError(f"{layers} layers")
     glu = is_gated(family)
-    # Heads matter to no formula but for grouped queries, and a row's heads may be the very cell that is wrong.
     grouped = glu and heads and kv_heads and hidden % heads == 0 and (hidden // heads) % 2 == 0 and heads % kv_heads == 0
     return Model(layers=int(layers), hidden=hidden, heads=heads if grouped and heads else 1,
                  kv_heads=kv_heads if grouped else None, vocab=vocab, seq=seq, ffn=ffn,
@@ -683,14 +685,31 @@ def _take_shape_of_mates(mates: list[Row]) -> None:
     for row in mates:
         if row.layers:
             continue
-        ranges = _ranges(row)
+        if not (ranges := _ranges(row)):
+            continue
+        bounds = min(low for low, _ in ranges), max(high for _, high in ranges)
         for (layers, hidden, seq, vocab), donor in itertools.islice(donors.items(), _MOST_ROWS):
+            if not _may_take(row, donor, bounds):
+                continue
             before = row.hidden, row.seq, row.vocab, row.reading
             row.layers, row.hidden, row.reading = layers, hidden, donor.reading
             row.seq, row.vocab = row.seq or seq, row.vocab or vocab
             if row.reading is not None and _fits_one(row, row.reading, ranges):
                 break
             row.layers, (row.hidden, row.seq, row.vocab, row.reading) = None, before
+
+
+def _may_take(row: Row, donor: Row, bounds: tuple[float, float]) -> bool:
+    """Whether the FLOPs of a row with the shape of another may be what its figures say: they are no fewer than those of queries
+    and outputs, and no more than those of everything that any formula counts."""
+    reading, layers, hidden = donor.reading, donor.layers or 0, donor.hidden or 0
+    if reading is None or reading.formula in ("label", ALIKE):
+        return True
+    seq, vocab = row.seq or donor.seq or reading.seq or 0, row.vocab or donor.vocab or reading.vocab or 0
+    tp, pp = row.get("tp") or 1, row.get("pp") or 1
+    of_a_layer = 16.0 * hidden + 3 * (row.record.ffn or 0) + 4 * seq + 6 * tp + 1000
+    most = 8.0 * seq * hidden * (layers * of_a_layer + 2 * (vocab + 128 * tp) + 2 * tp * pp)
+    return bounds[0] * reading.scale <= most and 12.0 * seq * layers * hidden * hidden <= bounds[1] * reading.scale
 
 
 def _agree_without_shape(mates: list[Row]) -> None:
