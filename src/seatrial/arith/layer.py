@@ -183,14 +183,24 @@ def entry(s: Shape) -> list[Tensor]:
 
 def matrices(s: Shape, tp: Count = 1) -> Count:
     """Numbers in the matrices of one dense layer on one rank."""
-    of = linears(s)
-    return attention_matrices(s, tp, of) + sum(linear.width(tp) for linear in of[2:]) * s.hidden
+    return attention_matrices(s, tp) + (2 + s.gated) * -(-s.inner // tp) * s.hidden
 
 
-def attention_matrices(s: Shape, tp: Count = 1, of: Of = ()) -> Count:
+def attention_matrices(s: Shape, tp: Count = 1) -> Count:
     """Numbers in the matrices of one layer's attention."""
-    found = [*attention_split(s, tp, of), *latent_whole(s)]
-    return numbers([tensor for tensor in found if tensor.name.endswith(".weight") and "norm" not in tensor.name])
+    plain = 2 * (-(-s.heads // tp) + -(-s.kv // tp)) * s.head_size * s.hidden
+    if s.is_latent is False:  # of a model, and not of columns
+        return plain
+    compressed = [tensor for tensor in (*latent_split(s, tp), *latent_whole(s)) if "norm" not in tensor.name]
+    return (1 - s.is_latent) * plain + numbers(compressed)
+
+
+def vectors(s: Shape) -> Count:
+    """Numbers of one dense layer that are in no matrix: biases, norms and sinks. With those these are all its tensors."""
+    norms = 2 * s.hidden + 2 * s.normed_qk * s.head_size + s.is_latent * (s.q_rank + s.kv_rank)
+    qkv = (1 - s.is_latent) * (s.heads + 2 * s.kv) * s.head_size
+    biases = s.qkv_bias * qkv + s.out_bias * s.hidden + s.mlp_bias * ((1 + s.gated) * s.inner + s.hidden)
+    return norm(s, norms) + biases + s.has_sinks * s.heads
 
 
 def numbers(tensors: list[Tensor]) -> Count:

@@ -51,7 +51,7 @@ class Parameters:
 
 @lru_cache(maxsize=1024)
 def parameters(model: Model) -> Parameters:
-    dense = layer.numbers(layer.tensors(model, 1))
+    dense = layer.matrices(model) + layer.vectors(model)
     mixed = layer.numbers(experts.layer_tensors(model)) if model.mixture else 0
     joins = 2 * model.hidden**2 + 3 * layer.norm(model, model.hidden)
     return Parameters(

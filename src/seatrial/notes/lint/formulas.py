@@ -99,8 +99,11 @@ class Reading:
         if formula in OF_TP:
             tp = int(other and other.get("tp") or row.get("tp") or 1)
             pp = int(other and other.get("pp") or row.get("pp") or 1) if formula in OF_PP else 1
-        shape = ("", None, None, None) if self.plain else (record.family, record.heads, record.kv_heads, record.ffn)
-        return _per_sample(formula, self.recompute, layers, int(hidden), int(seq), int(vocab or 1), tp, pp, *shape)
+        gated = not self.plain and is_gated(record.family)
+        # Heads matter to no formula but for grouped queries, and a row's heads may be the very cell that is wrong.
+        shape = (record.family, record.heads, record.kv_heads) if gated else ("", None, None)
+        return _per_sample(formula, self.recompute, layers, int(hidden), int(seq), int(vocab or 1), tp, pp, *shape,
+                           None if self.plain else record.ffn)  # fmt: skip
 
     def rounded(self, row: Row) -> float:
         """What a size that is only a label leaves open: 1.7B may be 1.65."""
@@ -240,7 +243,6 @@ def _model(
     if layers != int(layers) or layers < 1:
         raise ValueError(f"{layers} layers")
     glu = is_gated(family)
-    # Heads matter to no formula but for grouped queries, and a row's heads may be the very cell that is wrong.
     grouped = glu and heads and kv_heads and hidden % heads == 0 and (hidden // heads) % 2 == 0 and heads % kv_heads == 0
     return Model(layers=int(layers), hidden=hidden, heads=heads if grouped and heads else 1,
                  kv_heads=kv_heads if grouped else None, vocab=vocab, seq=seq, ffn=ffn,
@@ -445,18 +447,19 @@ def _establish_file(rows: list[Row]) -> None:
     tally: Counter[Reading] = Counter()
     for by_reading in matched.values():
         tally.update({reading: len(fitting) for reading, fitting in by_reading.items()})
-    undecided = []
+    undecided, agreed = [], set[Row]()
     for key, mates in tables.items():
         known = [row for row in mates if row.layers and row.hidden]
-        best = _best(matched[key], tally, tried)
+        best, found = _best(matched[key], tally, tried), matched[key]
         if best is None or len(matched[key][best]) < SAME_UNIT * len(known[:_MOST_ROWS]):
-            found = _matched(mates, tried.in_other_units)
-            other = _best(found, Counter(), tried.in_other_units)
-            if other is not None and (best is None or len(found[other]) > len(matched[key][best])):
-                best = other
-        if best is None or not _convincing(best, mates, known):
+            others = _matched(mates, tried.in_other_units)
+            other = _best(others, Counter(), tried.in_other_units)
+            if other is not None and (best is None or len(others[other]) > len(found[best])):
+                best, found = other, others
+        if best is None or not _convincing(best, found[best], mates, known):
             undecided.append(mates)
             continue
+        agreed.update(found[best] if best.formula != "label" else ())
         for row in mates:
             row.reading = best
         _count_again(mates, best)
@@ -469,7 +472,7 @@ def _establish_file(rows: list[Row]) -> None:
     for mates in tables.values():
         _solve_layers([row for row in mates if not row.layers], tally, tried.readings)
     for mates in tables.values():
-        _agree_without_shape(mates)
+        _agree_without_shape([row for row in mates if row not in agreed])
     usual = Counter(row.reading.vocab for row in rows if row.reading is not None and row.reading.vocab)
     for row in rows:
         row.vocab = (
@@ -493,13 +496,13 @@ def _count_again(mates: list[Row], reading: Reading) -> None:
                 row.reading = other
 
 
-def _convincing(reading: Reading, mates: list[Row], known: list[Row]) -> bool:
+def _convincing(reading: Reading, fitting: list[Row], mates: list[Row], known: list[Row]) -> bool:
     """A few rows with coarse digits agree with something by chance; a third of the rows do not, and neither do fine digits."""
-    agreeing = [row for row in mates[:_MOST_ROWS] if row_fits(row, reading)]
-    fine = [row for row in agreeing if slack(row) < FINE_DIGITS]
+    agreeing = fitting if len(mates) <= _MOST_ROWS else [row for row in mates[:_MOST_ROWS] if row_fits(row, reading)]
     if reading.formula == "label":
         return len(agreeing) >= min(2, len(mates)) and 3 * len(agreeing) >= len(mates[:_MOST_ROWS])
-    return len(agreeing) >= CONVINCING * max(1, len(known[:_MOST_ROWS])) or len(fine) >= 2
+    return len(agreeing) >= CONVINCING * max(1, len(known[:_MOST_ROWS])) or (
+        sum(slack(row) < FINE_DIGITS for row in agreeing) >= 2)  # fmt: skip
 
 
 def slack(row: Row) -> float:
@@ -586,8 +589,9 @@ def _reached(row: Row, ranges: list[tuple[float, float]], bounds: tuple[float, f
     open_ = _named(row, family.least)
     for scale in family.scales:
         least, most = ends[0] * (1 - open_) / scale, ends[1] * (1 + open_) / scale
-        if least <= bounds[1] and bounds[0] <= most and any(least <= end and start <= most for start, end in ranges):
-            return True
+        for start, end in ranges if least <= bounds[1] and bounds[0] <= most else ():
+            if least <= end and start <= most:
+                return True
     return False
 
 
@@ -681,14 +685,31 @@ def _take_shape_of_mates(mates: list[Row]) -> None:
     for row in mates:
         if row.layers:
             continue
-        ranges = _ranges(row)
+        if not (ranges := _ranges(row)):
+            continue
+        bounds = min(low for low, _ in ranges), max(high for _, high in ranges)
         for (layers, hidden, seq, vocab), donor in itertools.islice(donors.items(), _MOST_ROWS):
+            if not _may_take(row, donor, bounds):
+                continue
             before = row.hidden, row.seq, row.vocab, row.reading
             row.layers, row.hidden, row.reading = layers, hidden, donor.reading
             row.seq, row.vocab = row.seq or seq, row.vocab or vocab
             if row.reading is not None and _fits_one(row, row.reading, ranges):
                 break
             row.layers, (row.hidden, row.seq, row.vocab, row.reading) = None, before
+
+
+def _may_take(row: Row, donor: Row, bounds: tuple[float, float]) -> bool:
+    """Whether the FLOPs of a row with the shape of another may be what its figures say: they are no fewer than those of queries
+    and outputs, and no more than those of everything that any formula counts."""
+    reading, layers, hidden = donor.reading, donor.layers or 0, donor.hidden or 0
+    if reading is None or reading.formula in ("label", ALIKE):
+        return True
+    seq, vocab = row.seq or donor.seq or reading.seq or 0, row.vocab or donor.vocab or reading.vocab or 0
+    tp, pp = row.get("tp") or 1, row.get("pp") or 1
+    of_a_layer = 16.0 * hidden + 3 * (row.record.ffn or 0) + 4 * seq + 6 * tp + 1000
+    most = 8.0 * seq * hidden * (layers * of_a_layer + 2 * (vocab + 128 * tp) + 2 * tp * pp)
+    return bounds[0] * reading.scale <= most and 12.0 * seq * layers * hidden * hidden <= bounds[1] * reading.scale
 
 
 def _agree_without_shape(mates: list[Row]) -> None:

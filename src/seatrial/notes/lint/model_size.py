@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -66,9 +67,9 @@ def check(sheet: Sheet) -> list[Finding]:
     for rows in sheet.files.values():
         pairs = Pairs(rows)
         odd = {row: finding for row in rows if (finding := pairs.odd(row) or _mismatch(row, pairs.often(row))) is not None}
-        labelled = sum(bool(row.layers and row.hidden and label_parameters(row.record.size_label)) for row in rows)
         # Where many labels do not fit it is our count that does not: a feed-forward or heads that nobody described.
-        counted = len(odd) <= max(2, _MANY * labelled)
+        counted = len(odd) <= 2 or len(odd) <= _MANY * sum(
+            bool(row.layers and row.hidden and label_parameters(row.record.size_label)) for row in rows)  # fmt: skip
         wrong |= odd.keys()
         found += [finding if counted else replace(finding, level="info") for finding in odd.values()
                   if (finding.file, finding.line) not in told]  # fmt: skip
@@ -81,10 +82,11 @@ def check(sheet: Sheet) -> list[Finding]:
 def _to_the_last_digit(mates: list[Row]) -> list[Finding]:
     """Of a table that counts parameters in full, or to three digits, the one row whose count is not that of its shape."""
     ratios: dict[Row, float] = {}
+    if len({row.record.size_label for row in mates[:500]}) < 2:
+        return []
     for row in mates[:500]:
-        size, counted = label_parameters(row.record.size_label), sizes(row)
-        fine = size is not None and size[1] <= _DIGITS * size[0]
-        if size is not None and fine and counted is not None and row.record.layers and row.record.hidden:
+        size = label_parameters(row.record.size_label) if row.record.layers and row.record.hidden else None
+        if size is not None and size[1] <= _DIGITS * size[0] and (counted := sizes(row)) is not None:
             ratios[row] = size[0] / counted[1]
     kept = [row for row, ratio in ratios.items() if abs(ratio - 1) < _COUNTED]
     if len({row.record.size_label for row in kept}) < 2 or 2 * len(kept) < len(ratios):
@@ -135,27 +137,40 @@ _COUNTED = 0.02
 """Biases, norms and positions that nobody describes."""
 
 
+_LABELLED = operator.attrgetter("size_label", "layers", "hidden")
+
+
 class Pairs:
     """Which labels and shapes stand together in the rows of a file."""
 
     def __init__(self, rows: list[Row]) -> None:
-        self.shapes: dict[str, Counter[tuple[int, int]]] = {}
-        self.labels: dict[tuple[int, int], Counter[str]] = {}
-        for row in rows:
-            label, shape = row.record.size_label, (row.record.layers, row.record.hidden)
-            if label and shape[0] and shape[1]:
-                self.shapes.setdefault(label, Counter())[shape] += 1  # type: ignore[index]
-                self.labels.setdefault(shape, Counter())[label] += 1  # type: ignore[arg-type]
+        self.counts = Counter(map(_LABELLED, [row.record for row in rows]))
+
+    @functools.cached_property
+    def shapes(self) -> dict[str, Counter[tuple[int, int]]]:
+        found: dict[str, Counter[tuple[int, int]]] = {}
+        for (label, layers, hidden), count in self.counts.items():
+            if label and layers and hidden:
+                found.setdefault(label, Counter())[layers, hidden] = count
+        return found
+
+    @functools.cached_property
+    def labels(self) -> dict[tuple[int, int], Counter[str]]:
+        found: dict[tuple[int, int], Counter[str]] = {}
+        for (label, layers, hidden), count in self.counts.items():
+            if label and layers and hidden:
+                found.setdefault((layers, hidden), Counter())[label] = count
+        return found
 
     def often(self, row: Row) -> int:
-        return self.shapes.get(row.record.size_label, Counter())[row.record.layers or 0, row.record.hidden or 0]
+        label, layers, hidden = named = _LABELLED(row.record)
+        return self.counts[named] if label and layers and hidden else 0
 
     def odd(self, row: Row) -> Finding | None:
         """The one row with another shape under its label, or another label over its shape, where the others' fits better."""
         record = row.record
         shape, label = (record.layers, record.hidden), record.size_label
-        strict = _known(row)
-        if not label or None in shape or self.often(row) != 1 or row.guessed or row.mixture or fits_label(row, strict=strict):
+        if self.often(row) != 1 or row.guessed or row.mixture or fits_label(row, strict=_known(row)):
             return None
         agrees = row.reading is not None and row.complete and row.reading.fits(row)
         for (layers, hidden), often in self.shapes[label].most_common():
@@ -357,12 +372,14 @@ class Mend:
 
 
 def _mended(mates: list[Row], name: str) -> Mend | None:
-    rows = [row for row in mates if row.record.layers and row.hidden and not row.states(name) and not row.mixture]
-    stated = getattr(rows[0], name) if rows else None
-    above = rows[0].stated_above(name) if rows else None
-    line = rows[0].layers_line if rows and name == "layers" else above[1] if above else None
-    if line is None or stated is None or fits_label(rows[0], strict=True):
+    unsaid = (row for row in mates if row.record.layers and row.hidden and not row.states(name) and not row.mixture)
+    if (first := next(unsaid, None)) is None or fits_label(first, strict=True):
         return None
+    stated, above = getattr(first, name), first.stated_above(name)
+    line = first.layers_line if name == "layers" else above[1] if above else None
+    if line is None or stated is None:
+        return None
+    rows = [first, *unsaid]
     if any(getattr(row.record, name) != getattr(rows[0].record, name) for row in rows):
         return None
     timed = [row for row in rows if row.complete and not row.planned][:60]

@@ -77,23 +77,35 @@ Figures = dict[str, list[tuple[float, float] | None]]
 def check(sheet: Sheet) -> list[Finding]:
     found: list[Finding] = []
     for mates in sheet.tables.values():
-        rows = [row for row in mates if row.tabular and not is_aggregate(row)] if len(mates) <= MOST_ROWS else []
-        phases = _phases(rows) if len(rows) >= FEWEST else []
-        if phases:
-            found += _told(phases)
+        if not FEWEST <= len(mates) <= MOST_ROWS:
+            continue
+        first = next((row for row in mates if row.tabular and not is_aggregate(row)), None)
+        ranges, pairs = _columns(first) if first is not None else ([], [])
+        if ranges or pairs:
+            rows = [row for row in mates if row.tabular and not is_aggregate(row)]
+            phases = _phases(rows, ranges, pairs) if len(rows) >= FEWEST else []
+            found += _told(phases) if phases else ()
     return found
 
 
-def _phases(rows: list[Row]) -> list[_Phase]:
-    headings = list(rows[0].record.printed)
-    for heading in [one for one in headings if _RANGE.fullmatch(clean(rows[0].record.printed[one]))]:
-        ranges = [_RANGE.fullmatch(clean(row.record.printed.get(heading, ""))) for row in rows]
-        ends = [(digits.alone(one[1]), digits.alone(one[2])) if one is not None else (None, None) for one in ranges]
+def _columns(first: Row) -> tuple[list[str], list[tuple[str, str]]]:
+    """Those that may hold a first and a last step: ranges, and neighbours that count from the beginning."""
+    printed = first.record.printed
+    ranges = [heading for heading, cell in printed.items() if _RANGE.fullmatch(clean(cell))]
+    steps = [field_of(heading) in _STEP for heading in printed]
+    pairs = itertools.pairwise(printed) if True in steps else ()
+    return ranges, [pair for pair, one, other in zip(pairs, steps, steps[1:]) if one and other
+                    and first.figure(pair[0]) in (0, 1)]  # fmt: skip
+
+
+def _phases(rows: list[Row], ranges: list[str], pairs: list[tuple[str, str]]) -> list[_Phase]:
+    for heading in ranges:
+        said = [_RANGE.fullmatch(clean(row.record.printed.get(heading, ""))) for row in rows]
+        ends = [(digits.alone(one[1]), digits.alone(one[2])) if one is not None else (None, None) for one in said]
         if made := _chained(rows, (heading, heading), ends):
             return made
-    for one, other in itertools.pairwise(headings):
-        counted = field_of(one) in _STEP and field_of(other) in _STEP and rows[0].figure(one) in (0, 1)
-        if counted and (made := _chained(rows, (one, other), list(zip(_column(rows, one), _column(rows, other))))):
+    for one, other in pairs:
+        if made := _chained(rows, (one, other), list(zip(_column(rows, one), _column(rows, other)))):
             return made
     return []
 

@@ -3,10 +3,12 @@ TFLOPs stay below the peak."""
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 import re
 import statistics
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 
@@ -30,30 +32,39 @@ _OFF_SCALE = 0.15
 
 def check(sheet: Sheet) -> list[Finding]:
     found = [finding for mates in sheet.tables.values() for finding in _memory_units(mates)]
-    found += [finding for row in sheet.rows for finding in [*_capacity(row), *_peak(row), *_share(row)]]
+    for row in sheet.rows:
+        if row.record.mem_value is not None:
+            found += _capacity(row)
+        found += _peak(row)
+        if row.record.mfu or row.record.hfu or row.fixed:
+            found += _share(row)
     rules = (_memory_falls, _scaling, _by_size)
     return found + [finding for mates in sheet.tables.values() for rule in rules for finding in rule(mates)]
 
 
-def _series(rows: list[Row], name: str) -> list[list[Row]]:
-    """Rows that differ in one field alone (and, for the micro-batch, in the global batch with it), in its order."""
+def _series(rows: list[Row], name: str, worth: Callable[[list[Row]], bool]) -> list[list[Row]]:
+    """Rows that differ in one field alone (and, for the micro-batch, in the global batch with it), in its order; but for those
+    of layouts all of whose rows together show nothing."""
     but = (name, "gbs") if name == "mbs" else (name,)
     names = [n for n in ("dp", "tp", "pp", "mbs") if n not in but]
-    layout = operator.attrgetter(*names)
-    alike: dict[tuple, list[list[Row]]] = {}
+    layout, said = operator.attrgetter(*names), functools.cache(settings)
+    alike: dict[tuple, list[Row]] = {}
     for row in rows:
         own = tuple(map(row.get, names)) if row.fixed else layout(row.record)
-        key = row.record.size_label, row.world, row.all_beside, own
-        series = alike.setdefault(key, [])
-        home = next((group for group in series if same_configuration(row, group[0], but=but)
-                     and row.described == group[0].described and settings(row) == settings(group[0])), None)  # fmt: skip
-        if home is None:
-            series.append([row])
-        else:
-            home.append(row)
-    return [
-        sorted(group, key=lambda row: row.get(name) or 0) for series in alike.values() for group in series if len(group) > 1
-    ]
+        alike.setdefault((row.record.size_label, row.world, own), []).append(row)
+    found: list[list[Row]] = []
+    for mates in alike.values():
+        series: list[list[Row]] = []
+        for row in mates if len(mates) > 1 and worth(mates) else ():
+            home = next((group for group in series if row.all_beside == group[0].all_beside
+                         and same_configuration(row, group[0], but=but)
+                         and row.described == group[0].described and said(row) == said(group[0])), None)  # fmt: skip
+            if home is None:
+                series.append([row])
+            else:
+                home.append(row)
+        found += [sorted(group, key=lambda row: row.get(name) or 0) for group in series if len(group) > 1]
+    return found
 
 
 _THOUSANDFOLD = (1024.0, 1 / 1024.0)
@@ -65,10 +76,10 @@ _UNITS = {"GiB": "MiB", "GB": "MB", "MiB": "GiB", "MB": "GB"}
 def _memory_units(mates: list[Row]) -> list[Finding]:
     """A thousand times, or a thousandth of, what the other rows of the model need is another unit."""
     found = []
-    rows = [row for row in mates if row.record.mem_gib][:2000]
-    sizes = [row.record.mem_gib or 1.0 for row in mates if row.record.mem_gib]
-    if len(rows) < 3 or max(sizes) < _OTHER_UNIT * min(sizes):
+    sizes = [size for row in mates if (size := row.record.mem_gib)]
+    if len(sizes) < 3 or max(sizes) < _OTHER_UNIT * min(sizes):
         return []
+    rows = [row for row in mates if row.record.mem_gib][:2000]
     near = Nearby(mates, lambda row: row.record.mem_gib or None)
     for row in rows:
         (count, middle), memory = near.middle(row), row.record.mem_gib or 1.0
@@ -94,11 +105,14 @@ def _memory_units(mates: list[Row]) -> list[Finding]:
 
 def _memory_falls(mates: list[Row]) -> list[Finding]:
     found = []
+    rows = [row for row in mates if row.record.mem_value and row.record.mbs]
+    if len({row.record.mbs for row in rows}) < 2:
+        return []
     # Of a row whose sizes do not multiply, nobody knows which layout its memory is of.
-    rows = [row for row in mates if row.record.mem_gib and row.record.mbs and "mem_value" not in row.reasons
+    rows = [row for row in rows if "mem_value" not in row.reasons
             and (None in (row.product, row.counted) or row.product == row.counted)][:2000]
     doubts: list[list[Finding]] = []
-    for group in _series(rows, "mbs") if len({row.record.mbs for row in rows}) > 1 else ():
+    for group in _series(rows, "mbs", _may_fall):
         found += (off := _off_the_line(group))
         group = [row for row in group if "mem_value" not in row.reasons] if off else group
         for small, large in pairwise(group):
@@ -128,6 +142,14 @@ def _memory_falls(mates: list[Row]) -> list[Finding]:
                            for row, other in ((small, large), (large, small)) if odd in (None, row)])  # fmt: skip
     # Where it falls in two places, something was changed that nobody wrote down.
     return found + (doubts[0] if len(doubts) == 1 else [replace(each, level="info") for pair in doubts for each in pair])
+
+
+def _may_fall(rows: list[Row]) -> bool:
+    """Whether memory falls anywhere with the micro-batch, or there are enough rows for a line."""
+    if len(rows) > 3 or any(row.fixed for row in rows):
+        return True
+    points = [(row.record.mbs or 0, row.record.mem_gib or 0.0) for row in rows]
+    return any(less < more and two <= one * (1 - _FALL) for less, one in points for more, two in points)
 
 
 def _off_the_line(group: list[Row]) -> list[Finding]:
@@ -222,15 +244,18 @@ def _capacity(row: Row) -> list[Finding]:
     if memory is None or "mem_value" in row.fixed:
         return []
     usable = text.capacity(row.record.source_line) if memory > text.least_limit else None
-    whole = text.physical(row.record.source_line)
-    if row.devices and row.device is not None and text.device is None:
+    if row.record.machine and (own := _SIZED.search(row.record.machine)) is not None:
+        whole: tuple[float, str] | None = (float(own[1]), f'"{row.record.machine}"')
+    elif text.device is None and row.device is not None and row.devices:
         # Several devices: what the row names counts, and a size beside that name, if there is one.
         whole = row.device.memory_gib, f"{row.device.name} has {row.device.memory_gib:g} GiB"
-    if row.record.machine and (own := _SIZED.search(row.record.machine)) is not None:
-        whole = float(own[1]), f'"{row.record.machine}"'
+    else:
+        whole = text.physical(row.record.source_line)
     # A device of 80 GB has 80 GiB, which are 85.9 GB where somebody counts in thousands.
-    most = whole[0] * (1.01 if row.record.mem_unit in ("GiB", "MiB") else 1.075) if whole is not None else 0.0
-    over = memory > most if whole is not None else False
+    most = whole[0] * (1.01 if row.record.mem_unit in ("GiB", "MiB") else 1.075) if whole is not None else math.inf
+    over = memory > most
+    if not over and usable is None:
+        return []
     nodewide = over and (row.record.mem_scope == "node" or bool(row.device and row.device.kind == "cpu"))
     shown = row.cell("mem_value") or f"{memory:g} GiB" if over or usable else ""
     several = (row.procs or 1) > 1 or row.record.mem_scope == "node" and not (row.device and row.device.kind == "cpu")
@@ -261,7 +286,7 @@ def _peak(row: Row) -> list[Finding]:
 
 def _share(row: Row) -> list[Finding]:
     """More than the whole peak; twice as much may be of 8 bits and the peak of 16."""
-    for name in ("mfu", "hfu") if row.record.mfu or row.record.hfu or row.fixed else ():
+    for name in ("mfu", "hfu"):
         share = row.get(name) or 0.0
         if share > 1.0 and name not in row.reasons and name not in row.record.inferred and not _of_another_peak(row, name):
             others = [mate.get(name) or 0.0 for mate in row.around if mate is not row and 0 < (mate.get(name) or 0.0) <= 1]
@@ -298,7 +323,9 @@ def _of_one(row: Row, tflops: float) -> str | None:
 
 def _by_size(mates: list[Row]) -> list[Finding]:
     """TFLOPs and MFU of a table of several models are about six a parameter and token, attention counted or not."""
-    found = []
+    found: list[Finding] = []
+    if len({row.record.size_label for row in mates[:500]}) < 2:
+        return found
     rows = [row for row in mates[:500] if row.tabular and not row.planned]
     batches = all(row.record.gbs for row in rows)
     for name in ("tflops", "mfu") if len({row.record.size_label for row in rows}) > 1 else ():
@@ -397,9 +424,12 @@ def _too_fast(row: Row, name: str, peak: float) -> list[Finding]:
     return [row.find("over-peak", "error", message, name="sec_per_it")]
 
 
+_BATCH = operator.attrgetter("dp", "mbs", "gbs", "pp")
+
+
 def _slots(row: Row) -> float | None:
     """Micro-batch times of one iteration: those of a replica and the filling of the pipeline."""
-    dp, mbs, gbs, pp = (row.whole(name) for name in ("dp", "mbs", "gbs", "pp"))
+    dp, mbs, gbs, pp = map(row.whole, ("dp", "mbs", "gbs", "pp")) if row.fixed else _BATCH(row.record)
     if dp and mbs and gbs:
         return gbs / (dp * mbs) + (pp or 1) - 1
     if gbs and (steps := row.beside("ga")):
@@ -425,12 +455,20 @@ def _proven(row: Row) -> bool:
 
 
 def _scaling(mates: list[Row]) -> list[Finding]:
-    found = []
-    rows = [row for row in mates if row.get("sec_per_it") and _slots(row)][:2000]
-    for group in _series(rows, "gbs") if len({row.get("gbs") for row in rows}) > 1 else ():
-        rates = {row: (row.get("sec_per_it") or 0.0) / (_slots(row) or 1.0) for row in group}
-        if len({row.get("gbs") for row in group}) < 2 or max(rates.values()) / min(rates.values()) < 1 + _OFF_SCALE:
+    found: list[Finding] = []
+    timed = [row for row in mates if row.get("sec_per_it")]
+    if len({row.get("gbs") for row in timed}) < 2:
+        return found
+    each = {row: (row.get("sec_per_it") or 0.0) / slots for row in timed if (slots := _slots(row))}
+
+    def apart(rows: list[Row]) -> bool:
+        rates = [each[row] for row in rows]
+        return len({row.get("gbs") for row in rows}) > 1 and max(rates) / min(rates) >= 1 + _OFF_SCALE
+
+    for group in _series(list(each)[:2000], "gbs", apart):
+        if not apart(group):
             continue
+        rates = {row: each[row] for row in group}
         worst = _outlier(group, rates)
         if not _of_half_the_batch(group, worst, rates) or _proven(worst):
             continue

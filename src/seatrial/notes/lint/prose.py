@@ -18,7 +18,7 @@ from functools import cached_property, lru_cache
 
 from seatrial.notes.lint import exceptions
 from seatrial.notes.lint.devices import device_named, presets_in
-from seatrial.notes.read.gapped import pipes_of_gaps
+from seatrial.notes.read.gapped import may_begin, pipes_of_gaps
 from seatrial.notes.read.markdown import is_delimiter, scan
 from seatrial.notes.read.outline import HEADING, Outline, Tree
 from seatrial.notes.read.sound import MOST_COUNTED
@@ -116,25 +116,36 @@ def _shapes_of(text: str) -> dict[str, dict[str, object]]:
     return parts
 
 
-def _compiled(wanted: dict[str, tuple[str, ...]]) -> dict[str, list[re.Pattern[str]]]:
-    return {name: [re.compile(pattern, re.NOFLAG if pattern.startswith(_CAPITAL) else re.IGNORECASE) for pattern in patterns]
-            for name, patterns in wanted.items()}  # fmt: skip
-
-
+_OF_SEQ = ("seq", "context", "=", "token", "target", "block")
+_CUES: dict[str, tuple[tuple[str, ...], ...]] = {
+    "layers": (("layer",), (" layer", "-layer"), ("=",)),
+    "hidden": (("hidden",), ("model", "dim", "emb"), (" hidden", "-hidden"), ("hidden", "model", "dim", "emb", "=", "layer"),
+               ("=",)),
+    "kv_heads": (("kv", "key", "query"), ("group",), ("kv", "key"), ("kv", "key", "query", "gqa"), ("kv",)),
+    "heads": (("head",), (" head", "-head"), ("=",)),
+    "ffn": (("ffn", "d_ff", "dff", "feed", "intermediate", "mlp", "glu"),),
+    "seq": (("seq", "context", "target", "block"), ("context", "sequence"), ("token",), _OF_SEQ, ("=",), ("=",)),
+    "vocab": (("vocab",), ("=",)), "gbs": (("batch",), ("gbs",), ("batch",)), "mbs": (("batch",), ("mbs",)),
+    "tp": (("tp",), ("tensor",)), "pp": (("pp",), ("pipeline",)),
+}  # fmt: skip
+"""Letters one of which each pattern needs: most lines of a long file have none of them."""
+_OF_NODES = {"gpus": (("",),), "procs_per_node": (("node",), ("node",), ("x", "×"), ("node",), ("node",), ("node",))}
+"""The same of those that need a device besides."""
+_LOOSE_CUES = {"seq": (("token",),), "gbs": (("batch",), ("sequences", "samples")), "gpus": (("",),)}
+Pattern = tuple[tuple[str, ...], re.Pattern[str]]
 _CAPITAL = (r"\bV", r"\bT\s")
 """Letters that mean it where they are capital alone."""
 
 
-_COMPILED, _LOOSE = _compiled(PATTERNS), _compiled(LOOSE)
-_CUES: dict[str, tuple[str, ...]] = {
-    "layers": ("layer", "="), "hidden": ("hidden", "model", "dim", "emb", "=", "layer"),
-    "kv_heads": ("head", "group", "gqa", "kv"), "heads": ("head", "="),
-    "ffn": ("ffn", "d_ff", "dff", "feed", "intermediate", "mlp", "glu"),
-    "seq": ("seq", "context", "=", "token", "target", "block"), "vocab": ("vocab", "="),
-    "gbs": ("batch", "gbs", "sequences", "samples"), "mbs": ("batch", "mbs"), "tp": ("tp", "tensor"), "pp": ("pp", "pipeline"),
-}  # fmt: skip
-"""Letters without which no pattern of a field can be met: most lines of a long file have none of them."""
-_ALL_CUES = {cue for cues in _CUES.values() for cue in cues} | {"recomp", "checkpoint", "expert", "moe", "mixt", "llama", "glu"}
+def _compiled(wanted: dict[str, tuple[str, ...]], cues: dict[str, tuple[tuple[str, ...], ...]]) -> dict[str, list[Pattern]]:
+    return {name: [(each, re.compile(pattern, re.NOFLAG if pattern.startswith(_CAPITAL) else re.IGNORECASE))
+                   for each, pattern in zip(cues[name], patterns, strict=True)]
+            for name, patterns in wanted.items()}  # fmt: skip
+
+
+_COMPILED, _LOOSE = _compiled(PATTERNS, _CUES | _OF_NODES), _compiled(LOOSE, _LOOSE_CUES)
+_ALL_CUES = {cue for each in _CUES.values() for cues in each for cue in cues} | {
+    "sequences", "samples", "recomp", "checkpoint", "expert", "moe", "mixt", "llama", "glu"}  # fmt: skip
 _OF_DEVICES = re.compile(r"[ahvbp]\d\d|mi\d|gpu|card|device|accelerator|process|rank")
 """Letters of what `_DEVICE` matches."""
 _WORDS_FOR = {"one": 1, "a": 1, "single": 1, "two": 2, "three": 3, "four": 4, "six": 6, "eight": 8, "sixteen": 16}
@@ -161,6 +172,9 @@ _EXPERTS = re.compile(r"\bMoE\b|\bexperts\b|\bmixture[ -]of|\bmixtral", re.IGNOR
 _GLU = re.compile(r"\bllama|\bswiglu|\bgeglu|\bglu\b", re.IGNORECASE)
 
 
+_LATER = ("seq", "gbs", *SHAPE)
+
+
 class Hints:
     def __init__(self, lines: tuple[str, ...]) -> None:
         self.lines = lines
@@ -175,15 +189,14 @@ class Hints:
         if record.table is None or not self.lines:
             return record
         # What the importer inferred comes from farther away than a sentence of the row's own section.
-        hints = self._of(record)
-        later = {name for name in ("seq", "gbs", *SHAPE)
-                 if name in hints and name in record.context and self._speaks_later(record, name)}  # fmt: skip
-        if not {"layers", "hidden"} <= later:
-            later -= {*SHAPE}  # another model is another depth and width
+        hints, context, inferred = self._of(record), record.context, record.inferred
+        later = [name for name in _LATER if name in hints and name in context and self._speaks_later(record, name)]
+        if later and not ("layers" in later and "hidden" in later):
+            later = [name for name in later if name not in SHAPE]  # another model is another depth and width
         new = {name: value for name, value in hints.items() if name != "experts"
-               and (getattr(record, name) in (None, "") or name in record.inferred or name in later)}  # fmt: skip
-        if record.gpus or record.nodes or record.dp:
-            new.pop("gpus", None)
+               and (name in inferred or name in later or getattr(record, name) in (None, ""))}  # fmt: skip
+        if "gpus" in new and (record.gpus or record.nodes or record.dp):
+            del new["gpus"]
         if "kv_heads" in new and record.heads is None and "heads" not in new:
             del new["kv_heads"]
         if not new:
@@ -382,9 +395,9 @@ def read_sentence(text: str) -> dict[str, object]:
         found["recompute"] = "none"
     elif _FULL.search(text):
         found["recompute"] = "full"
-    if _EXPERTS.search(text):
+    if ("expert" in letters or "moe" in letters or "mixt" in letters) and _EXPERTS.search(text):
         found["experts"] = True
-    if _GLU.search(text):
+    if ("llama" in letters or "glu" in letters) and _GLU.search(text):
         found["family"] = "llama"
     return found
 
@@ -402,6 +415,7 @@ _THOUSANDS = re.compile(r"(?<![\d.,] )\b(\d{1,3}) (\d{3})\b(?! ?\d)")
 _ONE = r"(?:(?:for|in|of) )?(?:the )?(?<![\w.])(\d+(?:\.\d+)?)[ -]?([MBT])(?!\w)"
 _BUT = re.compile(rf"\b(?:except(?:ing)?|but|apart from|other than) {_ONE}(?: model)?(?:\s*\(([^()]*)\))?"
                   rf"|\({_ONE}:\s*([^()]*)\)", re.IGNORECASE)  # fmt: skip
+_BUTS = ("except", "but", "apart from", "other than", "(")
 _PLAIN_GPT = re.compile(r"\b(?:plain|ordinary|classic|standard) (?:GPT|MLP)|\bGPT-?2\b|\bgelu\b", re.IGNORECASE)
 _SUBJECTS = {"kv_heads": "kv head", "vocab": "vocab", "ffn": "ffn", "layers": "layer", "hidden": "hidden", "heads": "head",
              "seq": "sequence"}  # fmt: skip
@@ -411,7 +425,7 @@ def _without_exceptions(text: str) -> tuple[str, dict[str, dict[str, object]]]:
     """`all have as many KV heads as heads, except the 1.1B (4)`: what holds for the others, and what for that size.
 
     What the clause says is not said of the size; what stands in brackets is."""
-    if not _BUT.search(text):
+    if not any([cue in text.casefold() for cue in _BUTS]) or not _BUT.search(text):
         return text, {}
     apart: dict[str, dict[str, object]] = {}
     for clause in re.split(r"(?<=[;.])\s(?![^()]*\))", text):
@@ -427,15 +441,20 @@ def _without_exceptions(text: str) -> tuple[str, dict[str, dict[str, object]]]:
     return _BUT.sub(" ", text), apart
 
 
-def _values_of(text: str, wanted: dict[str, list[re.Pattern[str]]]) -> dict[str, object]:
+def _values_of(text: str, wanted: dict[str, list[Pattern]]) -> dict[str, object]:
     found: dict[str, object] = {}
     rest = text
     letters = text.casefold()
     devices = _OF_DEVICES.search(letters)
     for name, patterns in wanted.items():
-        if not (any([cue in letters for cue in _CUES[name]]) if name in _CUES else devices):
+        if name in _OF_NODES and not devices:
             continue
-        for pattern in patterns:
+        for cues, pattern in patterns:
+            for cue in cues:  # asked of every line: no generator
+                if cue in letters:
+                    break
+            else:
+                continue
             values = set()
             for match in pattern.finditer(rest):
                 number = match[1].replace(",", "")
@@ -517,8 +536,10 @@ class Prose:
 
     @cached_property
     def letters(self) -> str:
-        """The whole text in small letters: patterns without one of whose words in it no line has to be asked for."""
-        return "\n".join(self.lines).casefold()
+        """The whole text in small letters: patterns without one of whose words in it no line has to be asked for.
+
+        What stands between two commas is there once: most of a long file of commas is the same in row after row."""
+        return "\n".join({*",".join(self.lines).casefold().split(",")})
 
     def has(self, *words: str) -> bool:
         return any([word in self.letters for word in words])
@@ -530,9 +551,10 @@ class Prose:
     @classmethod
     def of(cls, text: str) -> Prose:
         lines = text.splitlines()
-        for number, line in pipes_of_gaps(enumerate(text.splitlines(), 1)):
-            if line and not is_delimiter(line):
-                lines[number - 1] = line
+        if any(map(may_begin, lines)):
+            for number, line in pipes_of_gaps(enumerate(text.splitlines(), 1)):
+                if line and not is_delimiter(line):
+                    lines[number - 1] = line
         return cls(tuple(lines))
 
     @cached_property

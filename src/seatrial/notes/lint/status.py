@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -31,11 +32,15 @@ _GROUPS = re.compile(r"\d{1,3}(?:[ ,'\u00a0\u2009\u202f]\d{1,4})+(?:\.\d+)?")
 _FOREIGN = re.compile(r"' is (?:a share|memory|FLOP/s|another rate)$")
 _FRACTION = re.compile(r" is not a whole number$")
 _JOB = re.compile(r"\b\d{6,}\b")
+_FIGURES = operator.attrgetter(*MEASURED)
 
 
 def check(sheet: Sheet) -> list[Finding]:
-    rules = (clock, text_in_number, state, contradicted, text_above)
-    found = [finding for row in sheet.rows for rule in rules for finding in rule(row)]
+    found: list[Finding] = []
+    for row in sheet.rows:
+        if row.worded:
+            found += [*clock(row), *text_in_number(row)]
+        found += [*state(row), *contradicted(row), *text_above(row)]
     for mates in sheet.tables.values():
         found += [*extrapolated(mates), *dates(mates), *moved_points(mates)]
     return found
@@ -43,8 +48,8 @@ def check(sheet: Sheet) -> list[Finding]:
 
 def clock(row: Row) -> Iterator[Finding]:
     """Processors run at some gigahertz."""
-    for heading, cell in row.record.printed.items() if "z" in row.text or "Z" in row.text else ():
-        for match in _CLOCK.finditer(cell):
+    for heading, cell in row.worded.items():
+        for match in _CLOCK.finditer(cell) if "z" in cell or "Z" in cell else ():
             value, prefix = float(match[1]), match[2].upper()
             ghz = value * {"": 1e-9, "K": 1e-6, "M": 1e-3, "G": 1.0}[prefix]
             if 0.1 <= ghz <= 10:
@@ -79,8 +84,7 @@ def state(row: Row) -> Iterator[Finding]:
     if record.state == "estimated":
         marks = f" (marked {' '.join(record.flags)})" if record.flags else ""
         yield row.find("estimated", "info", f"estimated and not measured{marks}: keep it out of fits")
-    empty = all(getattr(record, name) is None for name in MEASURED)
-    if record.state == "planned" or empty and record.state == "measured":
+    if record.state == "planned" or record.state == "measured" and not any(figure is not None for figure in _FIGURES(record)):
         notes = " ".join(cell for heading, cell in record.printed.items() if field_of(heading) in ("notes", "date", "run_id"))
         job = _JOB.search(notes)
         if record.date or job:
@@ -136,7 +140,7 @@ def _ran_all_the_same(row: Row) -> Iterator[Finding]:
         ran = any(getattr(record, name) for name in RATES) and (record.sec_per_it or heading not in beside)
         return bool(ran) and _is_bare(one.cells.get(heading, ""))
 
-    bare = [heading for heading, cell in row.cells.items() if not cell[:1].isdecimal() and _is_bare(cell)]
+    bare = [heading for heading, cell in row.cells.items() if cell and not cell[0].isdecimal() and _is_bare(cell)]
     beside = [row.columns[name] for name in ("mem_value", "notes") if name in row.columns] if bare else []
     for heading in bare:
         known = heading in beside or field_of(heading) == "" and _of_words(row, heading)
@@ -147,7 +151,8 @@ def _ran_all_the_same(row: Row) -> Iterator[Finding]:
             yield row.find("outcome-vs-figures", "warning", message, column=heading, printed=row.cells[heading],
                            proposed=proposed)  # fmt: skip
             return
-    yield from _figure_beside(row)
+    if row.record.outcome:
+        yield from _figure_beside(row)
 
 
 def _figure_beside(row: Row) -> Iterator[Finding]:
@@ -157,7 +162,7 @@ def _figure_beside(row: Row) -> Iterator[Finding]:
         return [name for name in ("sec_per_it", *RATES) if one.columns.get(name) not in (None, heading)
                 and getattr(one.record, name) and NUMBER.match(one.cell(name).lstrip("*`~"))]  # fmt: skip
 
-    for heading in (row.columns.get(name, "") for name in ("mem_value", "sec_per_it", *RATES) if row.record.outcome):
+    for heading in (row.columns.get(name, "") for name in ("mem_value", "sec_per_it", *RATES)):
         beside = figures(row, heading) if _is_failure(row.cells.get(heading, "")) else []
         others = (mate for mate in row.around if beside and mate is not row and _is_failure(mate.cells.get(heading, "")))
         if beside and not any(figures(mate, heading) for mate in others):
@@ -187,9 +192,10 @@ def _of_words(row: Row, heading: str) -> bool:
 
 def text_above(row: Row) -> Iterator[Finding]:
     """A row that breaks with what the text says while the rest of its table keeps to it."""
-    told = {*row.record.context, *row.record.inferred}
-    for name in ("layers", "hidden", "seq", "gbs"):
-        stated, value = row.stated_above(name) if name in told and row.states(name) else None, getattr(row.record, name)
+    context, inferred = row.record.context, row.record.inferred
+    for name in ("layers", "hidden", "seq", "gbs") if context or inferred else ():
+        said = (name in context or name in inferred) and row.states(name)
+        stated, value = row.stated_above(name) if said else None, getattr(row.record, name)
         if stated is None or value == stated[0]:
             continue
         others = [getattr(mate.record, name) for mate in row.around if mate is not row]

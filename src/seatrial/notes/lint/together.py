@@ -38,7 +38,7 @@ def _of_a_layout(rows: list[Row]) -> Iterator[Finding]:
     """What is worked out from the layout is the same in all rows of it, whatever else they change: the states of a device by
     ZeRO stage and degrees. One that has another layout's figure was pasted."""
     layouts: dict[object, list[Row]] = {}
-    for row in rows:
+    for row in rows if rows[0].extras else ():
         record = row.record
         layout = (record.size_label, record.machine, row.world, record.dp, record.tp, record.pp, record.zero_stage, record.seq,
                   record.dtype, row.all_beside)  # fmt: skip

@@ -79,7 +79,10 @@ def check(sheet: Sheet) -> list[Finding]:
 
 def _kind(row: Row) -> tuple[bool, bool]:
     """Whether a row is a total, and whether it is a mean."""
-    return next((kind for cell in row.record.printed.values() if (kind := _named(cell))), (False, False))
+    for cell in row.record.printed.values():
+        if (kind := _named(cell)) is not None:
+            return kind
+    return False, False
 
 
 def is_aggregate(row: Row) -> bool:

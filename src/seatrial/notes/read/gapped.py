@@ -37,7 +37,7 @@ def pipes_of_gaps(lines: Iterable[Line]) -> Iterator[Line]:
     held: Line | None = None
     while (found := held or next(stream, None)) is not None:
         held = None
-        if not _may_begin(found[1]):
+        if not may_begin(found[1]):
             yield found
             continue
         block = [found]
@@ -53,10 +53,12 @@ def _begins_else(bare: str) -> bool:
     return bare.startswith(_OTHER) or bare[:1] == "#" and _HEADING.match(bare) is not None
 
 
-def _may_begin(line: str) -> bool:
+def may_begin(line: str) -> bool:
     """Whether a line has gaps, or is a few words that all read as headings, and nothing else that tables are made of."""
+    if not line or "|" in line:  # most lines of notes
+        return False
     bare = line.strip()
-    if len(bare) > WIDEST or _begins_else(bare) or "|" in bare or bare[:1].isdigit():
+    if len(bare) > WIDEST or _begins_else(bare) or bare[:1].isdigit():
         return False
     return _GAP.search(bare) is not None or len(bare) < 80 and (len(words := bare.split()) > FEWEST) and all(
         read_heading(word).field for word in words)  # fmt: skip
@@ -65,7 +67,7 @@ def _may_begin(line: str) -> bool:
 def _made(block: list[Line]) -> list[Line]:
     """The block with a table from its first line on that reads as headings; as it is where it has none."""
     for at in range(min(len(block) - 1, 30)):
-        rows = _rows(block[at:]) if _may_begin(block[at][1]) else []
+        rows = _rows(block[at:]) if may_begin(block[at][1]) else []
         if rows:
             number = block[at][0]
             titles, *body = rows
