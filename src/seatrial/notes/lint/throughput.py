@@ -334,7 +334,9 @@ def check(sheet: Sheet) -> list[Finding]:
         ratios = {row: ratio for row in mates if row.complete and row.reading is not None and not row.settled
                   and (ratio := row.reading.ratio(row)) is not None}  # fmt: skip
         rows = list(ratios)
-        agreeing = {row for row in rows if _agrees(row)} | _as_others_miss(ratios)
+        fitting = {row for row in rows if _agrees(row)}
+        sheet.trusted.update(dict.fromkeys(fitting, True))
+        agreeing = fitting | _as_others_miss(ratios)
         wrong = [row for row in rows if row not in agreeing]
         found += [finding for row in rows if row in agreeing for finding in _slow_units(row)]
         if _all_cut(rows, wrong):
