@@ -56,12 +56,13 @@ def check(sheet: Sheet) -> list[Finding]:
     reach: dict[object, tuple[float, float]] = {}
     for row in rows:
         if row not in swapped and row.complete:
-            if row.key not in near:
-                near[row.key] = Nearby(row.mates, lambda mate: (mate.get("tflops") or 1.0) if _trusted(mate) else None)
+            if row.key not in reach:
                 rates = [mate.get("tflops") or 1.0 for mate in row.mates]
                 reach[row.key] = min(rates), max(rates)
             low, high = reach[row.key]
             if _UNDER * low < _figures(row)[0] < _OVER * high:  # as a time hardly ever is
+                if row.key not in near:
+                    near[row.key] = Nearby(row.mates, _rate)
                 found += _out_of_order(row, near[row.key])
                 reach[row.key] = min(low, row.get("tflops") or low), max(high, row.get("tflops") or high)
     return found + _pasted(rows) + _memories(pairs) + _repeats(rows) + _duplicates(rows, pairs)
@@ -110,12 +111,14 @@ def _setting(row: Row, name: str) -> object:
 
 def printed_configuration(row: Row) -> tuple[tuple[str, ...], list[str]]:
     """Every cell that says what was asked, as it is printed, below its headings."""
-    printed = row.record.printed
-    asked = _asked(tuple(printed))
-    asked += tuple([heading for heading, cell in row.worded.items() if heading not in asked and _names(heading, cell)])
-    if _is_name(printed.get("", "")):  # of the row, which is what was tried there
-        asked += ("",)
-    return asked, [_plain_cell(printed[heading]) for heading in asked]
+    cells = row.cells
+    asked = _asked(tuple(cells))
+    more = [heading for heading, cell in row.worded.items() if heading not in asked and _names(heading, cell)]
+    if "" in cells and _is_name(cells[""]):  # of the row, which is what was tried there
+        more.append("")
+    asked += tuple(more)
+    said = list(map(cells.__getitem__, asked))
+    return asked, said if _is_plain("|".join(said)) else [_plain_cell(cell) for cell in said]
 
 
 _FIGURES = {*MEASURED, "mfu", "hfu", "loss", "tokens_per_s_per_process", "throughput"}
@@ -131,6 +134,10 @@ def _asked(headings: tuple[str, ...]) -> tuple[str, ...]:
 def _is_name(cell: str) -> bool:
     """More than which run it is, as `#4`, `run 12` and `(b)` are."""
     return re.search(r"[^\W\d_]{2}", re.sub(r"\b(?:run|exp|trial|test|job|row|no|nr|id|lauf)\b", "", cell.lower())) is not None
+
+
+def _is_plain(text: str) -> bool:
+    return not ("^" in text or "†" in text or "‡" in text) and " ".join(text.split()) == text
 
 
 @lru_cache(maxsize=16384)
@@ -258,32 +265,27 @@ def _out_of_order(row: Row, nearby: Nearby) -> list[Finding]:
     low, high = nearby.ends(row)
     if far <= 0 or not _UNDER * low < sec < _OVER * high:
         return []
-    found = _swapped_alone(row, far, nearby)
+    alike = nearby.of(row.devices)
+    count, _ = alike.middle(row)
+    found = _swapped_alone(row, far, alike) if count > 2 else []
     nearby.changed(row)
+    alike.changed(row)
     return found
 
 
 _ALIKE = ("mbs", "gbs", "zero_stage", "heads")
 
 
-def _swapped_alone(row: Row, far: float, nearby: Nearby) -> list[Finding]:
+def _swapped_alone(row: Row, far: float, alike: Nearby) -> list[Finding]:
     """`far`: how much closer to the middle of its table the row would stand with the two cells exchanged."""
-    devices, (sec, tflops) = row.devices, _figures(row)
-    alike = ((mate, rate) for mate, rate in nearby.others(row) if mate.devices is devices or mate.devices == devices)
-    slower = all((time > rate) == (sec <= tflops) for time, rate in (_figures(mate) for mate, _ in alike))
-    if not slower and far <= _FAR and (abs(math.log(sec / tflops)) <= 0.19 or not nearby.has(sec * 0.81, sec * 1.23)):
-        return []  # as most rows: nothing below could tell
-    others = [(mate, rate) for mate, rate in nearby.others(row) if mate.devices is devices or mate.devices == devices]
-    if len(others) < 3:
-        return []
-    column = [rate for _, rate in others]
-    low, high = min(column), max(column)
+    (sec, tflops), (low, high) = _figures(row), alike.ends(row)
+    slower = all((time > rate) == (sec <= tflops) for time, rate in (_figures(mate) for mate, _ in alike.others(row)))
     near: list[float] = []
     # Without a word on the order, only rows that are like the time and unlike the TFLOPs would tell.
-    if slower or abs(math.log(sec / tflops)) > 0.19 and any(abs(math.log(sec / t)) < 0.2 for t in column):
+    if slower or abs(math.log(sec / tflops)) > 0.19 and alike.has(sec * 0.81, sec * 1.23):
         # Most are of another model, which is told at a glance.
         hidden = row.hidden
-        near = [rate for mate, rate in others if (mate.hidden == hidden or not mate.hidden or not hidden)
+        near = [rate for mate, rate in alike.others(row) if (mate.hidden == hidden or not mate.hidden or not hidden)
                 and same_configuration(row, mate, but=_ALIKE)]  # fmt: skip
     if near and max(abs(math.log(sec / t)) for t in near) < 0.2 and min(abs(math.log(tflops / t)) for t in near) > 0.4:
         why = f"rows that differ in the micro-batch alone reach {min(near):g} to {max(near):g} TFLOPs"
@@ -306,6 +308,11 @@ def _swapped_alone(row: Row, far: float, nearby: Nearby) -> list[Finding]:
 
 def _within(value: float, near: list[float]) -> bool:
     return min(near) * 0.97 <= value <= max(near) * 1.03
+
+
+def _rate(row: Row) -> float | None:
+    """The row's TFLOPs where they may be held against another's."""
+    return (row.get("tflops") or 1.0) if _trusted(row) else None
 
 
 def _trusted(row: Row) -> bool:
@@ -344,10 +351,9 @@ def _pasted(rows: list[Row]) -> list[Finding]:
         for first_name, name in _figure_pairs(row):
             if row.settled and {first_name, name} & ({*row.fixed} - row.solved):
                 continue
-            lead = row.printed(first_name)
             key = (row.record.source_file, first_name, row.cell(first_name), name, row.cell(name))
             first = seen.setdefault(key, row)
-            if lead is None or first is row or _same_but_names(first, row):
+            if first is row or (lead := row.printed(first_name)) is None or _same_but_names(first, row):
                 continue
             if printed_configuration(first) == printed_configuration(row):
                 continue
@@ -379,13 +385,11 @@ def _apart(a: Row, b: Row) -> bool:
                for name in ("tokens_per_s", "tokens_per_s_per_process", "samples_per_s"))  # fmt: skip
 
 
-def _figure_pairs(row: Row) -> Iterator[tuple[str, str]]:
+def _figure_pairs(row: Row) -> list[tuple[str, str]]:
     """The time and each rate; without a time the rates of one device."""
     if row.record.sec_per_it is not None:
-        yield from (("sec_per_it", name) for name in RATES if row.cell(name))
-    else:
-        rates = [name for name in ("tokens_per_s_per_process", "tflops", "mfu") if row.cell(name)]
-        yield from pairwise(rates)
+        return [("sec_per_it", name) for name in RATES if name in row.columns and row.cell(name)]
+    return [*pairwise([name for name in ("tokens_per_s_per_process", "tflops", "mfu") if row.cell(name)])]
 
 
 def _share(row: Row) -> float | None:
@@ -457,11 +461,11 @@ def _repeats(rows: list[Row]) -> list[Finding]:
         if figures.count(None) + (record.mem_value is None) > len(figures) - 1:
             continue
         key = (figures, record.dp, record.tp, record.pp, record.mbs)
-        same = (other for other in seen.get(key, ())
-                if same_configuration(row, other, but=("torch_version",)) and _same_memory(row, other))  # fmt: skip
-        first = next(same, None)
-        if len(seen.setdefault(key, [])) < _MOST_TWINS:
-            seen[key].append(row)
+        twins = seen.setdefault(key, [])
+        first = next((other for other in twins if same_configuration(row, other, but=("torch_version",))
+                      and _same_memory(row, other)), None) if twins else None  # fmt: skip
+        if len(twins) < _MOST_TWINS:
+            twins.append(row)
         if first is None:
             continue
         apart = row.key == first.key and row.cell("notes") != first.cell("notes")
@@ -495,17 +499,20 @@ def _same_memory(a: Row, b: Row) -> bool:
     return one is None or two is None or abs(one - two) < 1e-9
 
 
+_OF_ANOTHER = frozenset(("machine", "size_label", "gpus", "nodes", "gbs", "mbs", "seq"))
+
+
 def _duplicates(rows: list[Row], pairs: list[tuple[Row, Row]]) -> list[Finding]:
     """Within one table what is printed as one configuration; over tables only what differs by more than runs do."""
     found: list[Finding] = []
     groups: dict[tuple, list[Row]] = {}
     for row in rows:
-        of_another = row.settled and {"machine", "size_label", "gpus", "nodes", "gbs", "mbs", "seq"} & set(row.reasons)
+        of_another = row.settled and not _OF_ANOTHER.isdisjoint(row.reasons)
         if (row.record.sec_per_it or row.record.tflops) and not of_another:
             headings, cells = printed_configuration(row)
             groups.setdefault((row.key, headings, *cells), []).append(row)
     for group in groups.values():
-        for row in group:
+        for row in group if len(group) > 1 else ():
             other = next((other for other in group[:_MOST_TWINS] if other is not row and _differs(row, other)), None)
             if len(row.record.printed) < 2 or other is None:
                 continue

@@ -155,6 +155,13 @@ class Reading:
         each = self._per_sample(row, other) if low <= high else None
         return each is not None and low <= each * ((row.procs or 1) if self.per == "node" else 1) / self.scale <= high
 
+    def times_left(self, row: Row, open_: Open) -> tuple[float, float]:
+        """How many times what a sequence costs by this reading the row leaves open."""
+        low, high = open_[self.per == "node"]
+        each = self._per_sample(row, {}) if low <= high else None
+        each = each and each * ((row.procs or 1) if self.per == "node" else 1) / self.scale
+        return (low / each, high / each) if each else (0.0, math.inf)
+
     def units_left(self, row: Row, open_: Open, units: dict[float, str]) -> list[tuple[float, str]]:
         """The same of times in other units, so many times the seconds."""
         low, high = open_[self.per == "node"]

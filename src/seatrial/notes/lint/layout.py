@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 import re
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -24,7 +25,7 @@ from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.labels import experts_in
 from seatrial.notes.lint.model_size import fits_label, sizes
 from seatrial.notes.lint.row import MEASURED, Row
-from seatrial.notes.lint.sheet import Sheet
+from seatrial.notes.lint.sheet import Sheet, fewest
 from seatrial.notes.lint.usual import mode, round_number
 from seatrial.record import Record
 from seatrial.stages import read as read_split
@@ -321,7 +322,7 @@ def _explain(row: Row, product: int, counted: int) -> Finding:
     )
     axes = [record.dp, record.tp, record.pp, *([row.beside("cp")] if row.beside("cp") else [])]
     says = f"{' x '.join(map(str, axes))} = {product} processes but {there}"
-    changes = sorted(_changes(row, product, counted, nodes), key=lambda change: -change.score)
+    changes = sorted(_in_step(row, _changes(row, product, counted, nodes)), key=lambda change: -change.score)
     if not changes or changes[0].agrees is False:
         return row.find("world-size", "error", f"{says}: no change of one cell makes them agree", name="dp")
     best = changes[0]
@@ -418,8 +419,15 @@ def _scored(row: Row, name: str, value: int, product: int, counted: int, mates: 
         score += CONTRADICTED
     elif same:
         score += LAYOUT_ELSEWHERE
-    score += IN_STEP * counts.restored(row, name, value) if row.tabular else 0.0
     return Change(name, value, score + (REPLICAS if name == "dp" else 0.0), agrees)
+
+
+def _in_step(row: Row, changes: list[Change]) -> list[Change]:
+    """With what the counts that go in step say, unless one change leads by more than that could make up for."""
+    first, second, *_ = (*sorted([change.score for change in changes], reverse=True), -math.inf, -math.inf)
+    if not row.tabular or first - second >= 2 * IN_STEP + MARGIN:
+        return changes
+    return [replace(each, score=each.score + IN_STEP * counts.restored(row, each.name, each.value)) for each in changes]
 
 
 def _same_run(other: Row, row: Row) -> bool:
@@ -455,17 +463,33 @@ def _tflops_agree(row: Row, name: str, value: int, world: int) -> bool | None:
 
 
 def check_divisible(sheet: Sheet) -> list[Finding]:
-    rules = (swapped, typed, batch, layers, heads, hidden, experts)
-    return [finding for row in sheet.rows for rule in rules for finding in rule(row)]
+    rules = (typed, batch, layers, heads, hidden, experts)
+    found: list[Finding] = []
+    open_ = {key: sides for key, mates in sheet.tables.items() if (sides := _open_sides(mates))}
+    for row in sheet.rows:
+        found += swapped(row, open_[row.key]) if row.key in open_ else ()
+        for rule in rules:
+            found += rule(row)
+    return found
 
 
-def swapped(row: Row) -> list[Finding]:
+def _open_sides(mates: list[Row]) -> set[tuple[str, str]]:
+    """Counts that stand side by side and of which both have values that hardly another row has; most tables have none."""
+    columns = zip(SIDES, zip(*[_COUNTS(mate.record) for mate in mates]))
+    rare = {name for name, column in columns if any(column) and min(Counter(column).values()) < fewest(mates)}
+    asked = {tuple(mate.record.printed) for mate in mates[:MOST_SWAPPED]} if len(rare) > 1 else ()
+    return {pair for headings in asked for pair in _sides(headings) if rare.issuperset(pair)}
+
+
+def swapped(row: Row, open_: set[tuple[str, str]]) -> list[Finding]:
     """Two counts side by side of which each is one of the other's column, where the columns have nothing in common."""
     if not row.tabular or row.settled or row.place >= MOST_SWAPPED:
         return []
     for left, right in _sides(tuple(row.record.printed)):
         one, two = getattr(row.record, left), getattr(row.record, right)
-        if not one or not two or one == two or not row.sheet.rare(row, left, one) or not row.sheet.rare(row, right, two):
+        if (left, right) not in open_ or not one or not two or one == two:
+            continue
+        if not row.sheet.rare(row, left, one) or not row.sheet.rare(row, right, two):
             continue
         others = [mate.record for mate in row.around[:MOST_SWAPPED] if mate is not row]
         first, second = ({getattr(other, name) for other in others} - {None} for name in (left, right))
@@ -498,6 +522,7 @@ def _sides(headings: tuple[str, ...]) -> list[tuple[str, str]]:
 
 
 SIDES, MOST_SWAPPED = ("mbs", "gbs", "seq", "layers", "hidden", "heads", "gpus"), 300
+_COUNTS = operator.attrgetter(*SIDES)
 
 
 def _near_to(value: int, column: set[int]) -> bool:
@@ -506,11 +531,12 @@ def _near_to(value: int, column: set[int]) -> bool:
 
 def typed(row: Row) -> list[Finding]:
     """A number that nobody chooses, where two digits exchanged, one less or one more give a power of two, among round ones."""
-    found = []
+    found: list[Finding] = []
+    columns, cells = row.columns, row.cells
     for name in ("gbs", "seq", "gpus", "nodes", "dp"):
-        if name == "gbs" and row.of_tokens or name in row.fixed or row.settled and not row.fixed:
+        if name not in columns or not (cell := _not_chosen(cells.get(columns[name], ""))):
             continue
-        if not (cell := _not_chosen(row.cell(name))):
+        if name == "gbs" and row.of_tokens or name in row.fixed or row.settled and not row.fixed:
             continue
         if name != "seq" and row.product and row.product == row.world and row.record.nodes and row.record.gpus:
             continue  # all that it counts agrees
@@ -551,9 +577,12 @@ def _around(value: int, step: int) -> str:
 
 
 def batch(row: Row) -> list[Finding]:
-    dp, mbs, gbs = row.whole("dp"), row.whole("mbs"), row.whole("gbs")
+    mbs, gbs = row.whole("mbs"), row.whole("gbs")
+    if not mbs or not gbs:
+        return []
+    dp = row.whole("dp")
     dp = 1 if dp is None and row.shows("mbs") and row.shows("gbs") else dp  # of however many replicas, each has whole ones
-    if not dp or not mbs or not gbs or gbs % (dp * mbs) == 0 or row.reasons.get("mbs") == "cells-shifted":
+    if not dp or gbs % (dp * mbs) == 0 or row.reasons.get("mbs") == "cells-shifted":
         return []
     if {"gbs", "mbs"} & set(row.record.inferred) and not _others_divide(row):
         return []  # a sentence may speak of something else
@@ -606,7 +635,7 @@ def _same_but(mate: Record, record: Record, *, mbs: int) -> bool:
 def layers(row: Row) -> list[Finding]:
     count, pp = row.layers, row.whole("pp")
     stages = (pp or 1) * (row.record.vp or 1)
-    if len(split := _split(row)) > 1:
+    if row.record.stage_layers and len(split := _split(row)) > 1:
         return _listed(row, split, count, pp)
     if not count or stages == 1 or count % stages == 0 or (count + 2) % stages == 0 or _ran(row) or row.sheet.text(row).uneven:
         return []

@@ -8,6 +8,7 @@ from __future__ import annotations
 import bisect
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from seatrial.notes.lint.row import Row
 
@@ -20,6 +21,18 @@ class Nearby:
         self._start = self._end = 0
         self._held: dict[int, float] = {}
         self._ordered: list[float] = []
+        self._of: dict[frozenset[str], Nearby] = {}
+
+    def of(self, devices: frozenset[str]) -> Nearby:
+        """The rows on the same devices alone; nearly always all of them."""
+        if not self._of:
+            kinds = {mate.devices for mate in self._mates}
+            alike = (Nearby(self._mates, partial(self._on, kind)) for kind in kinds) if len(kinds) > 1 else (self,)
+            self._of.update(zip(kinds, alike))
+        return self._of[devices]
+
+    def _on(self, devices: frozenset[str], row: Row) -> float | None:
+        return self._figure(row) if row.devices == devices else None
 
     def middle(self, row: Row) -> tuple[int, float]:
         """How many other rows have a figure, and the median of theirs."""

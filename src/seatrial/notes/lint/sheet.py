@@ -24,7 +24,7 @@ from seatrial.record import Record
 from seatrial.tables.headings import batch_of_tokens, clean
 
 if TYPE_CHECKING:
-    from seatrial.notes.lint import relations
+    from seatrial.notes.lint import counts, relations
     from seatrial.notes.lint.formulas import Reading
 
 FIGURES = (*MEASURED, "tokens_per_s_per_process", "mfu", "hfu", "loss")
@@ -53,8 +53,8 @@ class Sheet:
     """Table -> what its columns that no field takes follow from: see `relations`."""
     asked: dict[tuple[str, int | None], tuple[relations.Relation, ...]] = field(default_factory=dict)
     """Table -> the relations that its rows are asked for."""
-    in_step: tuple[Row, int, dict[str, float], dict[str, list[float | None]]] | None = None
-    """The row that counts were last looked at for, and those: see `counts`."""
+    in_step: tuple[Row, int, dict[str, float], counts.Columns, dict[frozenset[str], list[counts.Law]]] | None = None
+    """The row that counts were last looked at for, those and their laws: see `counts`."""
     ends: dict[tuple[object, ...], list[tuple[float, float] | None]] = field(default_factory=dict)
     """Readings and a shape -> the fewest and the most FLOPs of a sequence: see `formulas`."""
     loose: set[object] = field(default_factory=set)
@@ -126,7 +126,7 @@ class Sheet:
         key = row.key, name
         if key not in self._counts:
             self._counts[key] = Counter(getattr(mate.record, name) for mate in row.mates)
-        return self._counts[key][value] < 2 + len(row.mates) // (2 * NEAR)
+        return self._counts[key][value] < fewest(row.mates)
 
     def filled(self, key: tuple[str, int | None]) -> frozenset[str]:
         """What is measured in a row of the table at all: rules of anything else need not look at its rows."""
@@ -178,6 +178,11 @@ class Sheet:
 
     def text(self, row: Row) -> Prose:
         return self.prose.get(row.record.source_file) or _SILENT
+
+
+def fewest(mates: list[Row]) -> int:
+    """Rows of a table below which hardly any has a value."""
+    return 2 + len(mates) // (2 * NEAR)
 
 
 def _labelled(record: Record) -> Record:

@@ -14,7 +14,7 @@ import bisect
 import math
 import statistics
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from seatrial.notes.lint import derived, digits, relations
@@ -24,6 +24,7 @@ from seatrial.notes.lint.formulas import (
     ALIKE,
     ALIKE_SLACK,
     TIME_SCALES,
+    Open,
     Reading,
     elsewhere,
     in_unit,
@@ -79,11 +80,11 @@ def reading_of(row: Row) -> Reading:
 
 def explanations(row: Row, agreeing: set[Row]) -> list[Explanation]:
     """`agreeing`: the rows of the table whose own figures belong together."""
-    lean = _leaning(row, agreeing)
+    lean, open_ = _leaning(row, agreeing), left_open(row)
     found = [
         replace(e, score=e.score + _leans(e, lean))
         for solve in (_unit_of_time, _batch, _layers, _shape, _nodes, _formula, _either_figure)
-        for e in solve(row, agreeing)
+        for e in solve(row, agreeing, open_)
     ]
     # Of two that lead to the same cell the one that says why is kept, with the better score.
     best: dict[tuple[str, str], Explanation] = {}
@@ -98,12 +99,13 @@ _WELL = 4.0
 
 def _explained_well(row: Row, agreeing: set[Row]) -> bool:
     """Whether an explanation of the row scores so; what cannot is not worked out."""
-    lean = _leaning(row, agreeing)
-    solvers = [_unit_of_time, _batch, _layers, _formula]
+    lean, open_ = _leaning(row, agreeing), left_open(row)
+    layers = _layers if max(SLIP[0][1], IN_ANOTHER_ROW) + abs(lean) >= _WELL else _layers_said
+    solvers = [_unit_of_time, _batch, layers, _formula]
     solvers += [_shape] if USUAL_SHAPE + abs(lean) >= _WELL else []
     above = (row.record.tflops or 0.0) > (row.peak or math.inf)
     solvers += [_either_figure] if SLIP[0][1] + abs(lean) >= _WELL or derived.may_vote(row) or above else []
-    return any(e.score + _leans(e, lean) >= _WELL for solve in solvers for e in solve(row, agreeing))
+    return any(e.score + _leans(e, lean) >= _WELL for solve in solvers for e in solve(row, agreeing, open_))
 
 
 def _leans(e: Explanation, lean: float) -> float:
@@ -143,29 +145,31 @@ def _typing_slip(text: str, low: float, high: float) -> tuple[float, str, Slip |
     return next(score for chance, score in SLIP if found.chance < chance), f" ({found.how})", found
 
 
-def _unit_of_time(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
+def _unit_of_time(row: Row, agreeing: set[Row], open_: Open) -> Iterator[Explanation]:
     reading = reading_of(row)
-    for scale, unit in reading.units_left(row, left_open(row), TIME_SCALES):
+    for scale, unit in reading.units_left(row, open_, TIME_SCALES):
         if in_unit(reading, scale).fits(row):
             code = "ms-not-s" if scale == 1e-3 else "time-unit"
             message = f"the time is in {unit}"
             yield Explanation(code=code, name="sec_per_it", value=scale, shown="", score=UNIT, message=message)
 
 
-def _batch(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
+def _batch(row: Row, agreeing: set[Row], open_: Open) -> Iterator[Explanation]:
     reading, gbs, shown = reading_of(row), row.whole("gbs"), row.printed("tflops")
     expected = reading.expected(row)
     if not gbs or not reading.ratio(row) or expected is None or shown is None:
         return
     low, high = gbs * shown.rounded[0] / expected[1], gbs * shown.rounded[1] / expected[0]
     step = (row.whole("dp") or 1) * (row.whole("mbs") or 1)
-    others = [mate.record.gbs for mate in row.around if mate is not row]
-    usual, often = mode(others)
-    stated = row.stated_above("gbs")
     if not math.isfinite(high) or "gbs" in row.record.inferred and not row.shows("gbs"):
         return
     # Coarse digits leave millions of batches open: the first few hundred are more than anybody could tell apart.
     inside = [n * step for n in range(max(1, math.ceil(low / step - 1e-9)), math.floor(high / step + 1e-9) + 1)[:200]]
+    if not inside:
+        return
+    others = [mate.record.gbs for mate in row.around if mate is not row]
+    usual, often = mode(others)
+    stated = row.stated_above("gbs")
     best: Explanation | None = None
     # Of many that are open a slip of the hand tells less than another row, or the text, does.
     many, told = len(inside) >= 4, {stated[0] if stated else None, *others} - {gbs}
@@ -187,16 +191,23 @@ def _batch(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
         yield best
 
 
-def _layers(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
+def _layers(row: Row, agreeing: set[Row], open_: Open) -> Iterator[Explanation]:
+    """As many as the text says, as most rows or others have, or as the figures leave."""
     if not row.layers or not row.record.layers or not _may_be_wrong(row, "layers", agreeing):
         return
-    bounds, pp = reading_of(row).solve_layers(row), row.whole("pp") or 1
-    others = row.sheet.in_file(row, "layers", hidden=row.hidden)
-    stated, usual = row.stated_above("layers"), mode([mate.record.layers for mate in row.around if mate is not row])[0]
+    bounds = reading_of(row).solve_layers(row)
     solved = [math.ceil(bounds[0] - 1e-6)] if bounds is not None and bounds[1] - bounds[0] < 0.8 else []
+    yield from _layers_said(row, agreeing, open_, row.sheet.in_file(row, "layers", hidden=row.hidden), solved)
+
+
+def _layers_said(row: Row, agreeing: set[Row], open_: Open, others: Sequence[object] = (),
+                 solved: Sequence[int] = ()) -> Iterator[Explanation]:  # fmt: skip
+    if not row.layers or not row.record.layers or not _may_be_wrong(row, "layers", agreeing):
+        return
+    reading, pp = reading_of(row), row.whole("pp") or 1
+    stated, usual = row.stated_above("layers"), mode([mate.record.layers for mate in row.around if mate is not row])[0]
     known = [value for value in (stated[0] if stated else None, usual, *others) if isinstance(value, int)]
-    reading, open_ = reading_of(row), left_open(row)
-    for value in dict.fromkeys(known + solved):
+    for value in dict.fromkeys((*known, *solved)):
         divides = value % pp == 0 or (value + 2) % pp == 0
         if value < 1 or value == row.layers or not divides or not reading.may_fit(row, open_, layers=value):
             continue
@@ -212,16 +223,21 @@ def _layers(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
         yield _whole("layers", row.layers, value, score, why)
 
 
-def _shape(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
+def _shape(row: Row, agreeing: set[Row], open_: Open) -> Iterator[Explanation]:
     """Hidden size and sequence take only values that are in use."""
-    reading, open_ = reading_of(row), left_open(row)
+    reading = reading_of(row)
+    low, high = reading.times_left(row, open_)
     for name, was, extra in (("hidden", row.hidden, ()), ("seq", row.record.seq, _SEQUENCES)):
-        if was is None or not _may_be_wrong(row, name, agreeing):
+        if not was or not _may_be_wrong(row, name, agreeing):
             continue
         seen = [value for value in row.sheet.in_file(row, name) if isinstance(value, int)]
-        near = [getattr(mate.record, name) for mate in row.around if mate is not row]
         for value in dict.fromkeys(seen + list(extra)):
-            if value != was and reading.may_fit(row, open_, **{name: value}) and reading.fits(row, **{name: value}):
+            # The FLOPs of a sequence grow at least as the hidden size and the length do, and at most as their squares.
+            times = sorted((value / was, (value / was) ** 2))
+            if value == was or times[1] * 1.3 < low or times[0] > 1.3 * high:
+                continue
+            if reading.may_fit(row, open_, **{name: value}) and reading.fits(row, **{name: value}):
+                near = [getattr(mate.record, name) for mate in row.around if mate is not row]
                 if mode(near)[0] == value and row.states(name):
                     score = USUAL_SHAPE
                 else:
@@ -229,7 +245,7 @@ def _shape(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
                 yield _whole(name, was, value, score)
 
 
-def _nodes(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
+def _nodes(row: Row, agreeing: set[Row], open_: Open) -> Iterator[Explanation]:
     """Only where no product of DP, TP and PP holds the count in place."""
     ratio, world = reading_of(row).ratio(row), row.world
     if not ratio or not world or row.product is not None and row.product == row.counted:
@@ -243,9 +259,9 @@ def _nodes(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
         yield _whole(name, world // shared, value, min(score, 2.0), why, label=row.column(name))
 
 
-def _formula(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
+def _formula(row: Row, agreeing: set[Row], open_: Open) -> Iterator[Explanation]:
     """Another habit of counting: only believable when the digits are fine enough to tell formulas apart."""
-    reading, shown, open_ = reading_of(row), row.printed("tflops"), left_open(row)
+    reading, shown = reading_of(row), row.printed("tflops")
     followed = _followed(row)
     for other in elsewhere(reading, row):
         if other.per == "node" and (row.procs or 1) == 1 or shown is None:
@@ -280,10 +296,10 @@ def _followed(row: Row) -> Counter[Reading | None]:
 
 def formula_of_another(row: Row) -> Explanation | None:
     """The best of the other habits of counting that give the printed TFLOPs."""
-    return max(_formula(row, set()), key=lambda e: e.score, default=None) if row.reading is not None else None
+    return max(_formula(row, set(), left_open(row)), key=lambda e: e.score, default=None) if row.reading is not None else None
 
 
-def _either_figure(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
+def _either_figure(row: Row, agreeing: set[Row], open_: Open) -> Iterator[Explanation]:
     """The time or the TFLOPs themselves, when a typing slip or another column points to one of them."""
     sec, shown, calc = row.printed("sec_per_it"), row.printed("tflops"), reading_of(row).tflops(row)
     expected = reading_of(row).expected(row)
@@ -334,7 +350,9 @@ def check(sheet: Sheet) -> list[Finding]:
         ratios = {row: ratio for row in mates if row.complete and row.reading is not None and not row.settled
                   and (ratio := row.reading.ratio(row)) is not None}  # fmt: skip
         rows = list(ratios)
-        agreeing = {row for row in rows if _agrees(row)} | _as_others_miss(ratios)
+        fitting = {row for row in rows if _agrees(row)}
+        sheet.trusted.update(dict.fromkeys(fitting, True))
+        agreeing = fitting | _as_others_miss(ratios)
         wrong = [row for row in rows if row not in agreeing]
         found += [finding for row in rows if row in agreeing for finding in _slow_units(row)]
         if _all_cut(rows, wrong):
@@ -534,6 +552,7 @@ def _readers(row: Row, reading: Reading) -> list[Row]:
     """The rows of the file that follow a reading and agree with it."""
     key = row.record.source_file, reading
     if key not in row.sheet.readers:
-        row.sheet.readers[key] = [other for other in row.elsewhere
-                                  if other.reading == reading and other.complete and reading.fits(other)]  # fmt: skip
+        fits = row.sheet.trusted
+        row.sheet.readers[key] = [other for other in row.elsewhere if other.reading == reading and other.complete
+                                  and (fits.get(other) or reading.fits(other))]  # fmt: skip
     return row.sheet.readers[key]
