@@ -129,9 +129,9 @@ _CUES: dict[str, tuple[tuple[str, ...], ...]] = {
     "tp": (("tp",), ("tensor",)), "pp": (("pp",), ("pipeline",)),
 }  # fmt: skip
 """Letters one of which each pattern needs: most lines of a long file have none of them."""
-_OF_NODES = {"gpus": (("",),), "procs_per_node": (("node",), ("node",), ("x", "×"), ("node",), ("node",), ("node",))}
+_OF_NODES: dict[str, tuple[tuple[str, ...], ...]] = {"gpus": (("",),), "procs_per_node": (("node",), ("node",), ("x", "×"), ("node",), ("node",), ("node",))}
 """The same of those that need a device besides."""
-_LOOSE_CUES = {"seq": (("token",),), "gbs": (("batch",), ("sequences", "samples")), "gpus": (("",),)}
+_LOOSE_CUES: dict[str, tuple[tuple[str, ...], ...]] = {"seq": (("token",),), "gbs": (("batch",), ("sequences", "samples")), "gpus": (("",),)}
 Pattern = tuple[tuple[str, ...], re.Pattern[str]]
 _CAPITAL = (r"\bV", r"\bT\s")
 """Letters that mean it where they are capital alone."""
