@@ -219,8 +219,9 @@ def _blocks(lines: tuple[str, ...]) -> Iterator[tuple[int, list[str]]]:
     """Lines that belong together, in English and without their markup; rows of more than two cells are none."""
     block: list[str] = []
     for number, line in enumerate((*lines, ""), 1):
-        cells = line.lstrip().startswith("|")
-        if not line.strip() or cells and line.strip().strip("|").count("|") > 1 or len(line) > 2000 or line.startswith("#"):
+        bare = line.strip()
+        cells = bare[:1] == "|"
+        if not bare or cells and bare.strip("|").count("|") > 1 or len(line) > 2000 or line[0] == "#":
             if 0 < len(block) <= _TELLS:
                 yield number - len(block), list(map(_plain, block))
             block = []
@@ -231,7 +232,12 @@ def _blocks(lines: tuple[str, ...]) -> Iterator[tuple[int, list[str]]]:
 
 
 def _plain(line: str) -> str:
-    return in_english(re.sub(r"(?<!\w)[*`_]{1,3}(?=\S)|(?<=\S)[*`]{1,3}", "", line)) if any(map(str.isdigit, line)) else line
+    if not any(map(str.isdigit, line)):
+        return line
+    return in_english(_MARKS.sub("", line) if "*" in line or "`" in line or "_" in line else line)
+
+
+_MARKS = re.compile(r"(?<!\w)[*`_]{1,3}(?=\S)|(?<=\S)[*`]{1,3}")
 
 
 def _parts(line: str) -> list[str]:

@@ -258,7 +258,8 @@ def _model(
 
 def rough_vocabulary(row: Row) -> float | None:
     """A vocabulary that the text gives in thousands: `250k`."""
-    match = re.fullmatch(r"~?(\d+(?:\.\d+)?)[kK]", row.record.extra.get("vocab", ""))
+    said = row.record.extra.get("vocab")
+    match = re.fullmatch(r"~?(\d+(?:\.\d+)?)[kK]", said) if said else None
     return float(match[1]) * 1000 if match else None
 
 
@@ -335,6 +336,11 @@ class Candidates:
     @functools.cached_property
     def in_other_units(self) -> Candidates:
         return Candidates(tuple(replace(reading, scale=scale) for scale in TIME_SCALES for reading in self.readings))
+
+    @functools.cached_property
+    def places(self) -> dict[Reading, int]:
+        """Reading -> how many are likelier."""
+        return {reading: place for place, reading in enumerate(self.readings)}
 
     @functools.cached_property
     def first_vocabularies(self) -> dict[str, int | None]:
@@ -543,9 +549,10 @@ def _matched(rows: list[Row], tried: Candidates) -> dict[Reading, list[Row]]:
         first, most_tp = spans[0][0], int(max(by_tp))
         bounds = min(low for low, _ in ranges), max(high for _, high in ranges)
         for family, ends in zip(tried.families, _ends(first, shape, tried, layouts)):
-            if ends is None or not _reached(first, ranges, bounds, ends, family):
+            open_ = _named(first, family.least)
+            if ends is None or not _reached(ranges, bounds, (ends[0] * (1 - open_), ends[1] * (1 + open_)), family.scales):
                 continue
-            open_, of_pp = _named(first, family.least), family.least.formula in OF_PP
+            of_pp = family.least.formula in OF_PP
             least, most = bounds[0] * (1 - open_), bounds[1] * (1 + open_)
             for some in (layouts if of_pp else by_tp).values() if family.of_layout else (spans,):
                 tp = int(some[0][0].get("tp") or 1)
@@ -590,12 +597,11 @@ def _ends(row: Row, shape: tuple[object, ...], tried: Candidates,
     return known[key]
 
 
-def _reached(row: Row, ranges: list[tuple[float, float]], bounds: tuple[float, float], ends: tuple[float, float],
-             family: Family) -> bool:  # fmt: skip
+def _reached(ranges: list[tuple[float, float]], bounds: tuple[float, float], ends: tuple[float, float],
+             scales: list[float]) -> bool:  # fmt: skip
     """Whether a row lies between the fewest and the most FLOPs of a family, in one of its units."""
-    open_ = _named(row, family.least)
-    for scale in family.scales:
-        least, most = ends[0] * (1 - open_) / scale, ends[1] * (1 + open_) / scale
+    for scale in scales:
+        least, most = ends[0] / scale, ends[1] / scale
         for start, end in ranges if least <= bounds[1] and bounds[0] <= most else ():
             if least <= end and start <= most:
                 return True
@@ -620,20 +626,21 @@ def _best(matched: dict[Reading, list[Row]], tally: Counter[Reading], tried: Can
     if not matched:
         return None
     first = tried.first_vocabularies
-    stated = {row.record.recompute for rows in matched.values() for row in rows if row.record.recompute}
-    gated = any(is_gated(row.record.family) for rows in matched.values() for row in rows)
+    records = [row.record for row in set[Row]().union(*matched.values())]
+    stated = {record.recompute for record in records if record.recompute}
+    gated = any(map(is_gated, {record.family for record in records}))
     unusual = {**UNUSUAL, "hardware": 0.25, "megatron-2022-old": 0.75} if gated else UNUSUAL
     first_row = next(iter(matched.values()))[0]
     if by_text := first_row.sheet.text(first_row).formula:
         unusual = {**unusual, by_text: -STATED}
 
-    def score(reading: Reading) -> float:
+    def score(reading: Reading) -> tuple[float, int]:
         elsewhere = tally[reading] - len(matched[reading])
         rare = unusual.get(reading.formula, 0.0) + 0.5 * (reading.vocab != first[reading.formula]) + 0.5 * reading.plain
         rare += 0.5 * bool(stated and reading.recompute not in stated)
-        return len(matched[reading]) + min(0.9, 0.15 * max(0, elsewhere)) - rare
+        return len(matched[reading]) + min(0.9, 0.15 * max(0, elsewhere)) - rare, -tried.places[reading]
 
-    return max((reading for reading in tried.readings if reading in matched), key=score)
+    return max(matched, key=score)
 
 
 def _best_of_file(tally: Counter[Reading], order: tuple[Reading, ...]) -> Reading | None:

@@ -45,9 +45,12 @@ def _of_quality(heading: str) -> bool:
 
 
 def _odd(rows: list[Row], heading: str) -> Iterator[Finding]:
-    figures = sorted(((value, at) for at, row in enumerate(rows) if (value := row.figure(heading)) and value > 0))
     quality = _of_quality(heading)
-    if len(figures) < (FEWEST_OF_QUALITY if quality else FEWEST):
+    fewest = FEWEST_OF_QUALITY if quality else FEWEST
+    if len(rows) < fewest:
+        return
+    figures = sorted([(value, at) for at, row in enumerate(rows) if (value := row.figure(heading)) and value > 0])
+    if len(figures) < fewest:
         return
     most = OF_QUALITY if quality else LITTLE
     for (value, at), others in ((figures[-1], figures[:-1]), (figures[0], figures[1:])):

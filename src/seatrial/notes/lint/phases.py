@@ -12,6 +12,7 @@ tokens and days say so too.
 """
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import re
@@ -91,11 +92,21 @@ def check(sheet: Sheet) -> list[Finding]:
 def _columns(first: Row) -> tuple[list[str], list[tuple[str, str]]]:
     """Those that may hold a first and a last step: ranges, and neighbours that count from the beginning."""
     printed = first.record.printed
-    ranges = [heading for heading, cell in printed.items() if _RANGE.fullmatch(clean(cell))]
-    steps = [field_of(heading) in _STEP for heading in printed]
-    pairs = itertools.pairwise(printed) if True in steps else ()
-    return ranges, [pair for pair, one, other in zip(pairs, steps, steps[1:]) if one and other
-                    and first.figure(pair[0]) in (0, 1)]  # fmt: skip
+    ranges = [heading for heading, cell in printed.items() if _may_be_range(cell) and _RANGE.fullmatch(clean(cell))]
+    return ranges, [pair for pair in _neighbours(tuple(printed)) if first.figure(pair[0]) in (0, 1)]
+
+
+def _may_be_range(cell: str) -> bool:
+    """Whether a cell has what stands between two numbers: most have one."""
+    return not _BETWEEN.isdisjoint(cell) or ".." in cell or not cell.isascii()
+
+
+_BETWEEN = frozenset("-~tb&")
+
+
+@functools.lru_cache(maxsize=1024)
+def _neighbours(headings: tuple[str, ...]) -> list[tuple[str, str]]:
+    return [pair for pair in itertools.pairwise(headings) if all(field_of(heading) in _STEP for heading in pair)]
 
 
 def _phases(rows: list[Row], ranges: list[str], pairs: list[tuple[str, str]]) -> list[_Phase]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import bisect
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
@@ -302,7 +302,7 @@ class Hints:
     def _tree(self) -> tuple[Tree, list[tuple[int, int, int]]]:
         """The sections, and of each line of text its number, its section and how many tables stand above it."""
         tree, text, tables, in_table = Tree(), [], 0, False
-        for token in scan(enumerate(self.lines, 1)):
+        for token in scan(_but_rows(self.lines)):
             if token.kind != "text":
                 tables += not in_table
                 in_table = True
@@ -328,6 +328,17 @@ class Hints:
         if number not in self._loosely:
             self._loosely[number] = _read_loosely(self.lines[number - 1])
         return self._loosely[number]
+
+
+def _but_rows(lines: tuple[str, ...]) -> Iterator[tuple[int, str]]:
+    """The lines, of a table between pipes those that it is told by: whatever stands right below is a row of it too."""
+    below, ruled = 0, False
+    for number, line in enumerate(lines, 1):
+        below = below + 1 if line[:1] == "|" else 0
+        if below == 2:
+            ruled = is_delimiter(line)
+        if below < 4 or not ruled:
+            yield number, line
 
 
 @lru_cache(maxsize=4096)

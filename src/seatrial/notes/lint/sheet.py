@@ -109,10 +109,11 @@ class Sheet:
 
     def steps(self, key: tuple[str, int | None], name: str) -> digits.Steps:
         """How fine the figures of one column are."""
-        if (key, name) not in self._steps:
-            shown = (digits.read(cell, getattr(row.record, name, None)) for row in self.tables[key] if (cell := row.cell(name)))
-            self._steps[key, name] = digits.Steps.of([figure for figure in shown if figure is not None])
-        return self._steps[key, name]
+        steps = self._steps.get((key, name))
+        if steps is None:
+            shown = [digits.read(cell, getattr(row.record, name, None)) for row in self.tables[key] if (cell := row.cell(name))]
+            steps = self._steps[key, name] = digits.Steps.of([figure for figure in shown if figure is not None])
+        return steps
 
     def ordered(self, key: tuple[str, int | None], name: str) -> list[float]:
         """What the rows of a table have in a field, the least first."""

@@ -6,6 +6,8 @@ A row that has the name of one model and the parameters of another is wrong in o
 """
 from __future__ import annotations
 
+import functools
+import operator
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -22,15 +24,17 @@ OF_A_DEVICE = re.compile(r"\bpeak t?flops?|\btdp\b|\bprice\b|\bper (?:gpu )?(?:h
 NAMED = {"size_label": OF_A_MODEL, "machine": OF_A_DEVICE}
 _MODEL = frozenset({"model", "model name", "name", "size", "network", "config"})
 FEWEST, MOST_ROWS = 2, 500
+_LAYOUT = operator.attrgetter("size_label", "machine", "dp", "tp", "pp", "zero_stage", "seq", "dtype")
 
 
 def check(sheet: Sheet) -> list[Finding]:
     found: list[Finding] = []
     for mates in sheet.tables.values():
         rows = [row for row in mates[:MOST_ROWS] if row.tabular]
-        for name, of in _pairs(rows[0]) if len(rows) > 2 * FEWEST else ():
-            found += _odd(rows, name, of)
-        found += _of_a_layout(rows) if len(rows) > 2 * FEWEST else ()
+        if len(rows) > 2 * FEWEST:
+            for name, of in _pairs(tuple(rows[0].record.printed)):
+                found += _odd(rows, name, of)
+            found += _of_a_layout(rows)
     return found
 
 
@@ -39,10 +43,7 @@ def _of_a_layout(rows: list[Row]) -> Iterator[Finding]:
     ZeRO stage and degrees. One that has another layout's figure was pasted."""
     layouts: dict[object, list[Row]] = {}
     for row in rows if rows[0].extras else ():
-        record = row.record
-        layout = (record.size_label, record.machine, row.world, record.dp, record.tp, record.pp, record.zero_stage, record.seq,
-                  record.dtype, row.all_beside)  # fmt: skip
-        layouts.setdefault(layout, []).append(row)
+        layouts.setdefault((row.world, row.all_beside, _LAYOUT(row.record)), []).append(row)
     several = [group for group in layouts.values() if len(group) > 1]
     for heading in rows[0].extras if len(several) > 1 and max(map(len, several)) > 2 else ():
         cells = [[clean(row.record.printed.get(heading, "")) for row in group] for group in several]
@@ -64,15 +65,17 @@ def _of_a_layout(rows: list[Row]) -> Iterator[Finding]:
             yield row.find("outlier", "error", message, column=heading, printed=figure, proposed=theirs)
 
 
-def _pairs(row: Row) -> Iterator[tuple[str, str]]:
+@functools.lru_cache(maxsize=1024)
+def _pairs(headings: tuple[str, ...]) -> list[tuple[str, str]]:
     """A column of names, and one of what each of them has."""
-    headings = list(row.record.printed)
+    found = []
     for name in headings:
         words, field = normal(name), read_heading(name).field
         what = NAMED.get("size_label" if words in _MODEL else field if field == "machine" else "")
         for of in headings if what else ():
             if of != name and what is not None and what.search(normal(of)) and read_heading(of).field not in ("tflops", "mfu"):
-                yield name, of
+                found.append((name, of))
+    return found
 
 
 def _odd(rows: list[Row], name: str, of: str) -> Iterator[Finding]:
