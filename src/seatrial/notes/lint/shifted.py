@@ -17,7 +17,7 @@ from itertools import combinations
 
 from seatrial.notes.lint.broken import broken_and_kept
 from seatrial.notes.lint.findings import Finding
-from seatrial.notes.lint.relations import MEASURES
+from seatrial.notes.lint.relations import MEASURES, relations_of
 from seatrial.notes.lint.row import MEASURED, Row
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.read.outline import Outline
@@ -45,10 +45,10 @@ def _moved_back(row: Row, cells: list[str]) -> list[Finding]:
     if not any(map(str.isdigit, "".join(cells[at] for at in figures))):
         return []  # nothing was measured, and a word that says so may stand in any of these columns
     stand = list(map(_stands, columns, cells))
-    foreign = [cell for cell, stands in zip(cells, stand) if not stands]
-    wrong = len(foreign) + _lost(row, cells)
+    foreign = [] if all(stand) else [cell for cell, stands in zip(cells, stand) if not stands]
+    wrong = len(foreign) + (not cells[-1] and _lost(row))
     gap = not all([cells[at].strip(_NONE) for at in figures])
-    if not wrong and not gap and len(broken) < 2 and not any(abs(off) > GROSS for _, _, off in broken):
+    if not wrong and not gap and len(broken) < 2 and not (broken and abs(broken[0][2]) > GROSS):
         return []
     ranges = _ranges(row)
     before = _outside(row, ranges)
@@ -56,6 +56,9 @@ def _moved_back(row: Row, cells: list[str]) -> list[Finding]:
         return []
     # A cell with the unit of its neighbour's column stands there.
     unit = any(re.match(r"[\d.,]+ ?[a-zA-Z%]", cell) for cell in foreign)
+    odd = before + len(foreign) + gap > 1
+    if not odd and len(relations_of(row)) < len(kept) + 2 - bool(wrong) - unit:
+        return []  # there is not as much as would have to hold
     best: tuple[tuple[int, int], int, list[str], Row] | None = None
     # What stands before the place where cells moved stays where it is.
     for at, moved in _shifts(cells, columns, stand.index(False) if foreign else len(cells), figures):
@@ -65,7 +68,7 @@ def _moved_back(row: Row, cells: list[str]) -> list[Finding]:
             faults, holding = broken_and_kept(trial) if trial is not None else ([], [])
             enough = len(kept) + 2 - bool(wrong) - (unit and bool(both))
             # What looks like its column only when it is moved back needs no relation to prove it.
-            if trial is not None and before + len(foreign) + gap > 1 and not _outside(trial, ranges):
+            if trial is not None and odd and not _outside(trial, ranges):
                 enough = len(kept)
             # Of two that do as well the one that moves fewer cells.
             merit = len(holding), sum(cell == was for cell, was in zip(moved, cells))
@@ -122,10 +125,8 @@ def _exchanged(cells: list[str], moved: list[str]) -> list[int]:
     return other if len(other) == 2 and cells[other[0]] == moved[other[1]] else []
 
 
-def _lost(row: Row, cells: list[str]) -> bool:
-    """Whether the last cell is empty, and in no other row is."""
-    if cells[-1]:
-        return False
+def _lost(row: Row) -> bool:
+    """Whether the last cell, which is empty, is so in no other row."""
     last = list(row.record.printed)[-1]
     others = [mate for mate in row.around if mate is not row]
     return len(others) > 2 and all(mate.record.printed.get(last, "").strip() for mate in others)
