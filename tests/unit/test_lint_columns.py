@@ -122,6 +122,13 @@ def test_a_pasted_pair_explains_its_row_and_nothing_is_worked_out_besides(lint):
     assert "line 8" in found.message
 
 
+def test_two_figures_alike_are_not_pasted_where_a_third_differs_and_the_row_adds_up(lint):
+    rows = [(32, 32, 5101, 365.8, 803.0), (32, 64, 10102, 369.4, 810.9), (64, 64, 5168, 361.1, 792.6),
+            (64, 128, 10264, 363.6, 798.1), (128, 128, 5168, 361.0, 792.6), (128, 256, 10388, 359.3, 788.6)]  # fmt: skip
+    note = "Llama 70B, sequence 4096.\n\n| GPUs | GBS | step (ms) | TFLOP/s/GPU | Tokens/s/GPU |\n|---|---|---|---|---|\n"
+    assert lint(note + "".join(f"| {' | '.join(map(str, row))} |\n" for row in rows)) == []
+
+
 LADDER = "Sequence 2048, global batch 1024, vocabulary 32000 (2.8B: 50432), A100 80GB.\n" \
     "SwiGLU FFN in all but the 2.8B (a plain GPT); all have as many KV heads as heads, except the 1.1B (4).\n\n" + table("""
     Model  Layers  Hidden  Heads  FFN  TP  DP  GPUs  s/iter  TFLOPs/GPU

@@ -99,6 +99,23 @@ def test_labels_of_one_shape_may_differ_by_groups_gates_and_tokenizers(lint) -> 
     assert (found.code, found.line, found.proposed) == ("label-vs-params", 8, "40")
 
 
+GROUPED = "### Llama 70B burn-in\n\nSwiGLU 28672, {} layers, hidden 8192, {}vocab 32000, sequence 4096, TP 8, micro batch 1, " \
+    "full recompute.\n\n" + table("""
+    GPUs  PP  DP  GBS  s/step  tokens/s  HW TFLOPS/GPU
+    64  8  1  256  71.0  14,771  137
+    64  4  2  256  74.1  14,145  131
+    128  4  4  512  75.4  27,796  129
+    128  8  2  512  75.9  27,629  128
+    256  8  4  1024  77.3  54,292  126
+""")
+
+
+@pytest.mark.parametrize("heads", ["GQA 8, ", "", "64 heads, 8 KV heads, "])
+def test_heads_that_nobody_counts_may_stand_in_groups(lint, heads: str) -> None:
+    assert lint(GROUPED.format(80, heads)) == []
+    assert [(f.code, f.line) for f in lint(GROUPED.format(60, heads))] == [("label-vs-params", 3)]
+
+
 EXPERTS = "57B with 14B active, seq 4096, A800 80GB.\n\n" + table("""
     GPUs  TP  PP  EP  DP  MBS  GBS  s/step  mem (GiB)
     64  1  2  2  32  1  512  5.01  61.0

@@ -380,9 +380,8 @@ def _pasted(rows: list[Row]) -> list[Finding]:
 
 
 def _apart(a: Row, b: Row) -> bool:
-    """Whether a finer figure of two rows differs: nobody pastes one of three."""
-    return any(a.cell(name) and b.cell(name) and a.cell(name) != b.cell(name)
-               for name in ("tokens_per_s", "tokens_per_s_per_process", "samples_per_s"))  # fmt: skip
+    """Whether another figure of two rows differs: nobody pastes two of three."""
+    return any(a.cell(name) and b.cell(name) and a.cell(name) != b.cell(name) for name in RATES)
 
 
 def _figure_pairs(row: Row) -> list[tuple[str, str]]:

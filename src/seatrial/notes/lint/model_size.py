@@ -206,7 +206,8 @@ def fits_label(
     if size is None or counted is None:
         return True
     most = counted[2] * (1.0 if strict or _known(row) else _GATED)
-    least = counted[0] * (1 - LABELS if strict or _known(row) else _GROUPED)
+    grouped = not (strict or _known(row)) or row.record.kv_heads is None and is_gated(row.record.family)
+    least = counted[0] * (_GROUPED if grouped else 1 - LABELS)
     return least - size[1] <= size[0] <= most * (1 + LABELS) + size[1]
 
 
