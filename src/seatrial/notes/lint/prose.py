@@ -116,8 +116,9 @@ def _shapes_of(text: str) -> dict[str, dict[str, object]]:
     return parts
 
 
+_Cues = tuple[tuple[str, ...], ...]
 _OF_SEQ = ("seq", "context", "=", "token", "target", "block")
-_CUES: dict[str, tuple[tuple[str, ...], ...]] = {
+_CUES: dict[str, _Cues] = {
     "layers": (("layer",), (" layer", "-layer"), ("=",)),
     "hidden": (("hidden",), ("model", "dim", "emb"), (" hidden", "-hidden"), ("hidden", "model", "dim", "emb", "=", "layer"),
                ("=",)),
@@ -129,15 +130,15 @@ _CUES: dict[str, tuple[tuple[str, ...], ...]] = {
     "tp": (("tp",), ("tensor",)), "pp": (("pp",), ("pipeline",)),
 }  # fmt: skip
 """Letters one of which each pattern needs: most lines of a long file have none of them."""
-_OF_NODES: dict[str, tuple[tuple[str, ...], ...]] = {"gpus": (("",),), "procs_per_node": (("node",), ("node",), ("x", "×"), ("node",), ("node",), ("node",))}
+_OF_NODES: dict[str, _Cues] = {"gpus": (("",),), "procs_per_node": (("node",), ("node",), ("x", "×"), ("node",), ("node",), ("node",))}
 """The same of those that need a device besides."""
-_LOOSE_CUES: dict[str, tuple[tuple[str, ...], ...]] = {"seq": (("token",),), "gbs": (("batch",), ("sequences", "samples")), "gpus": (("",),)}
+_LOOSE_CUES: dict[str, _Cues] = {"seq": (("token",),), "gbs": (("batch",), ("sequences", "samples")), "gpus": (("",),)}
 Pattern = tuple[tuple[str, ...], re.Pattern[str]]
 _CAPITAL = (r"\bV", r"\bT\s")
 """Letters that mean it where they are capital alone."""
 
 
-def _compiled(wanted: dict[str, tuple[str, ...]], cues: dict[str, tuple[tuple[str, ...], ...]]) -> dict[str, list[Pattern]]:
+def _compiled(wanted: dict[str, tuple[str, ...]], cues: dict[str, _Cues]) -> dict[str, list[Pattern]]:
     return {name: [(each, re.compile(pattern, re.NOFLAG if pattern.startswith(_CAPITAL) else re.IGNORECASE))
                    for each, pattern in zip(cues[name], patterns, strict=True)]
             for name, patterns in wanted.items()}  # fmt: skip
