@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from seatrial.notes.lint import factors
-from seatrial.notes.lint.headings import EXTRA, field_of, is_extra
+from seatrial.notes.lint.headings import EXTRA, extras, field_of, is_extra
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.tables.headings import batch_of_tokens, clean, normal, older, read_heading, without_version
@@ -81,10 +81,9 @@ def found(rows: list[Row]) -> Iterator[Way]:
     rows = [row for row in rows[:MOST_ROWS] if row.tabular and not row.planned]
     if len(rows) == 2:
         yield from _hours(rows)
-    for heading in rows[0].record.printed if len(rows) >= FEWEST else ():
-        kind = _kind(heading) or _counted_twice(heading, tuple(rows[0].record.printed))
+    for heading, kind in _kinds(tuple(rows[0].record.printed)) if len(rows) >= FEWEST else ():
         first = 1 if kind is not None else UNTOLD
-        if kind is None and _ONE.fullmatch(rows[0].cells[heading]) and is_extra(heading):
+        if kind is None and _ONE.fullmatch(rows[0].cells[heading]):
             kind = "base", _OF_A_BASE  # shares of the first row, whatever they are called
         if kind is None or heading == rows[0].columns.get("gbs") and any(row.record.gbs for row in rows):
             continue
@@ -117,14 +116,19 @@ _LASTS = {"days": 24.0, "day": 24.0, "d": 24.0, "hours": 1.0, "h": 1.0, "wall ho
 
 def _hours(rows: list[Row]) -> Iterator[Way]:
     """Device hours of two rows: the devices times the time by definition, where one of them keeps to that."""
-    names = {heading: normal(in_english(clean(heading), surely=True)) for heading in rows[0].extras}
-    hours = [EXTRA + heading for heading, words in names.items() if _OF_DEVICES.fullmatch(words)]
-    times = [(EXTRA + heading, _LASTS[words]) for heading, words in names.items() if words in _LASTS]
-    for spent, (time, day) in ((spent, time) for spent in hours for time in times[:1]):
+    for spent, time, day in _spent(tuple(rows[0].record.printed)):
         terms = ((spent, 1), (time, -1), ("world", -1))
         offs = [(abs(one[0] - math.log(day)), one[1]) for row in rows if (one := _product(row, terms)) and row.world != 1]
         if len(offs) == 2 and min(offs)[0] <= min(offs)[1] + CLOSE < COARSE and max(offs)[0] > max(offs)[1] + NEARLY:
             yield Way(terms, {"": math.log(day)}, dict.fromkeys(rows, ""), 2)
+
+
+@functools.lru_cache(maxsize=4096)
+def _spent(headings: tuple[str, ...]) -> list[tuple[str, str, float]]:
+    """Columns of device hours, with the one that says how long it took and how many hours its unit has."""
+    names = {heading: normal(in_english(clean(heading), surely=True)) for heading in extras(headings)}
+    times = [(EXTRA + heading, _LASTS[words]) for heading, words in names.items() if words in _LASTS]
+    return [(EXTRA + heading, *times[0]) for heading, words in names.items() if times and _OF_DEVICES.fullmatch(words)]
 
 
 def _twins(row: Row) -> list[Terms]:
@@ -133,8 +137,18 @@ def _twins(row: Row) -> list[Terms]:
     return [((name, -1), (field, 1)) if field == "sec_per_it" else ((name, 1), (field, -1)) for field, name in found]
 
 
+_Kind = tuple[str, tuple[Terms, ...]]
+
+
 @functools.lru_cache(maxsize=4096)
-def _kind(heading: str) -> tuple[str, tuple[Terms, ...]] | None:
+def _kinds(headings: tuple[str, ...]) -> list[tuple[str, _Kind | None]]:
+    """Columns with what their headings say, and those that no field takes whose headings say nothing."""
+    said = [(heading, _kind(heading) or _counted_twice(heading, headings)) for heading in headings]
+    return [(heading, kind) for heading, kind in said if kind is not None or is_extra(heading)]
+
+
+@functools.lru_cache(maxsize=4096)
+def _kind(heading: str) -> _Kind | None:
     if not is_extra(heading):
         return None
     if batch_of_tokens(heading) is not None:
@@ -143,7 +157,7 @@ def _kind(heading: str) -> tuple[str, tuple[Terms, ...]] | None:
     return next(((shared, ways) for pattern, shared, ways in KINDS if pattern.search(words)), None)
 
 
-def _counted_twice(heading: str, headings: tuple[str, ...]) -> tuple[str, tuple[Terms, ...]] | None:
+def _counted_twice(heading: str, headings: tuple[str, ...]) -> _Kind | None:
     """Of a figure that another column has in another way, as TFLOPs of the model beside those of the hardware, or steps a
     second beside the time of one."""
     field = field_of(heading) if heading in older(headings) and without_version(heading) == heading else ""

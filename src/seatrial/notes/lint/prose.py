@@ -130,7 +130,9 @@ _CUES: dict[str, _Cues] = {
     "tp": (("tp",), ("tensor",)), "pp": (("pp",), ("pipeline",)),
 }  # fmt: skip
 """Letters one of which each pattern needs: most lines of a long file have none of them."""
-_OF_NODES: dict[str, _Cues] = {"gpus": (("",),), "procs_per_node": (("node",), ("node",), ("x", "×"), ("node",), ("node",), ("node",))}
+_OF_NODES: dict[str, _Cues] = {
+    "gpus": (("",),), "procs_per_node": (("node",), ("node",), ("x", "×"), ("node",), ("node",), ("node",)),
+}
 """The same of those that need a device besides."""
 _LOOSE_CUES: dict[str, _Cues] = {"seq": (("token",),), "gbs": (("batch",), ("sequences", "samples")), "gpus": (("",),)}
 Pattern = tuple[tuple[str, ...], re.Pattern[str]]

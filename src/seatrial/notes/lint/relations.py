@@ -122,6 +122,7 @@ RELATIONS = (
 )  # fmt: skip
 AT_ONCE = tuple(relation for relation in RELATIONS if relation.name.startswith("a micro-batch"))
 """A batch that is done in one step of accumulation: a table may keep to it without a word, and a row may not."""
+_AT_ONCE = frozenset(relation.name for relation in AT_ONCE)
 MEASURES = ("sec_per_it", "tflops", "tokens_per_s", "tokens_per_s_per_process", "samples_per_s", "mfu", "hfu", "aggr_pflops")
 _SAID = frozenset((*MEASURES, "nodes"))
 """What proves nothing where it was worked out from another cell."""
@@ -500,7 +501,7 @@ def relations_of(row: Row) -> tuple[Relation, ...]:
         there = {name for name in _FIRST if name == "world" or any(_has(mate, name) for mate in mates)} | sheet.filled(key)
         once = _at_once(mates) if "gbs" in there else None
         told = tuple(r for r in RELATIONS if r.terms[0][0] in there
-                     and (r is once if r in AT_ONCE else not _said_better(r, mates)))  # fmt: skip
+                     and (r is once if r.name in _AT_ONCE else not _said_better(r, mates)))  # fmt: skip
         sheet.asked[key] = (*told, *sheet.found.get(key, ()))
     return sheet.asked[key]
 
