@@ -113,7 +113,8 @@ def _shapes_of(text: str) -> dict[str, dict[str, object]]:
 
 
 _OF_SEQ = ("seq", "context", "=", "token", "target", "block")
-_CUES: dict[str, tuple[tuple[str, ...], ...]] = {
+Cues = dict[str, tuple[tuple[str, ...], ...]]
+_CUES: Cues = {
     "layers": (("layer",), (" layer", "-layer"), ("=",)),
     "hidden": (("hidden",), ("model", "dim", "emb"), (" hidden", "-hidden"), ("hidden", "model", "dim", "emb", "=", "layer"),
                ("=",)),
@@ -125,13 +126,13 @@ _CUES: dict[str, tuple[tuple[str, ...], ...]] = {
     "tp": (("tp",), ("tensor",)), "pp": (("pp",), ("pipeline",)),
 }  # fmt: skip
 """Letters one of which each pattern needs: most lines of a long file have none of them."""
-_OF_NODES = {"gpus": (("",),), "procs_per_node": (("node",), ("node",), ("x", "×"), ("node",), ("node",), ("node",))}
+_OF_NODES: Cues = {"gpus": (("",),), "procs_per_node": (("node",), ("node",), ("x", "×"), ("node",), ("node",), ("node",))}
 """The same of those that need a device besides."""
-_LOOSE_CUES = {"seq": (("token",),), "gbs": (("batch",), ("sequences", "samples")), "gpus": (("",),)}
+_LOOSE_CUES: Cues = {"seq": (("token",),), "gbs": (("batch",), ("sequences", "samples")), "gpus": (("",),)}
 Pattern = tuple[tuple[str, ...], re.Pattern[str]]
 
 
-def _compiled(wanted: dict[str, tuple[str, ...]], cues: dict[str, tuple[tuple[str, ...], ...]]) -> dict[str, list[Pattern]]:
+def _compiled(wanted: dict[str, tuple[str, ...]], cues: Cues) -> dict[str, list[Pattern]]:
     return {name: [(each, re.compile(pattern, re.NOFLAG if pattern.startswith(r"\bV") else re.IGNORECASE))
                    for each, pattern in zip(cues[name], patterns, strict=True)]
             for name, patterns in wanted.items()}  # fmt: skip
