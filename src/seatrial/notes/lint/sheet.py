@@ -154,9 +154,10 @@ class Sheet:
         """The columns that no field takes whose figures most rows of the table share with another row."""
         if key not in self._shared:
             rows = self.tables[key][:NEAR]
-            counts = {heading: Counter(row.figure(heading) for row in rows) for heading in rows[0].extras}
-            self._shared[key] = frozenset(heading for heading, seen in counts.items()
-                                          if 2 * sum(n for n in seen.values() if n > 1) > len(rows))  # fmt: skip
+            columns = {heading: [row.figure(heading) for row in rows] for heading in rows[0].extras}
+            self._shared[key] = frozenset(
+                heading for heading, column in columns.items() if len({*column}) < len(column)
+                and 2 * sum(n for n in Counter(column).values() if n > 1) > len(rows))  # fmt: skip
         return self._shared[key]
 
     def in_file(self, row: Row, name: str, *, hidden: int | None = None) -> list[object]:

@@ -47,6 +47,8 @@ def _of_a_layout(rows: list[Row]) -> Iterator[Finding]:
     several = [group for group in layouts.values() if len(group) > 1]
     for heading in rows[0].extras if len(several) > 1 and max(map(len, several)) > 2 else ():
         cells = [[clean(row.record.printed.get(heading, "")) for row in group] for group in several]
+        if sum(len({*of_group}) > 1 for of_group in cells) != 1:
+            continue  # one row alone is odd
         usual = [Counter(of_group).most_common(1)[0] for of_group in cells]
         odd = [(at, row) for at, group in enumerate(several) for row, cell in zip(group, cells[at]) if cell != usual[at][0]]
         if len(odd) != 1 or len({cell for cell, _ in usual}) < len(usual):
