@@ -112,8 +112,8 @@ def _setting(row: Row, name: str) -> object:
 def printed_configuration(row: Row) -> tuple[tuple[str, ...], list[str]]:
     """Every cell that says what was asked, as it is printed, below its headings."""
     cells = row.cells
-    asked = _asked(tuple(cells))
-    more = [heading for heading, cell in row.worded.items() if heading not in asked and _names(heading, cell)]
+    asked, figures = _asked(tuple(cells))
+    more = [heading for heading in figures if (cell := cells[heading]).lower() != cell.upper() and _names(heading, cell)]
     if "" in cells and _is_name(cells[""]):  # of the row, which is what was tried there
         more.append("")
     asked += tuple(more)
@@ -126,8 +126,10 @@ _RESULTS = _FIGURES | {"notes", "date", "outcome", "state"}
 
 
 @lru_cache(maxsize=4096)
-def _asked(headings: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(heading for heading in headings if field_of(heading) not in _RESULTS and heading.strip("# "))
+def _asked(headings: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The headings of what was asked, and of figures."""
+    return (tuple(heading for heading in headings if field_of(heading) not in _RESULTS and heading.strip("# ")),
+            tuple(heading for heading in headings if field_of(heading) in _FIGURES))  # fmt: skip
 
 
 @lru_cache(maxsize=16384)
