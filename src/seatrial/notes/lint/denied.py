@@ -12,18 +12,20 @@ from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.usual import round_number
 
 _FROM_TEXT = ("gbs", "seq", "mbs", "tp")
+_MAY_DENY = {relation: names for relation in RELATIONS if relation.exact and (names := tuple(
+    name for name, power in relation.terms if power == -1 and name in _FROM_TEXT))}  # fmt: skip
+"""Exact relations and what of them a text may state."""
 
 
 def stated_otherwise(mates: list[Row]) -> list[Finding]:
     """A setting that the text states and that nearly all rows deny by one factor: once, at the text's line."""
     first = mates[0]
     told: dict[str, set[float]] = {}
-    for relation in RELATIONS:
-        rule = first.sheet.rules.get(("table", first.key, key_of(first, relation))) if relation.exact else None
+    for relation, names in _MAY_DENY.items():
+        rule = first.sheet.rules.get(("table", first.key, key_of(first, relation)))
         if rule is None or rule.support < ENOUGH_ROWS or abs(rule.constant) < 0.1:
             continue
-        asked = [name for name, power in relation.terms if power == -1 and name in _FROM_TEXT
-                 and first.stated_above(name) and not any(row.shows(name) for row in mates)]  # fmt: skip
+        asked = [name for name in names if first.stated_above(name) and not any(row.shows(name) for row in mates)]
         if not asked:
             continue
         if UNSAID in key_of(first, relation) or any(term(first, name, {}) is None for name, _ in relation.terms):

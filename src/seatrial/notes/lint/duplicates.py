@@ -112,8 +112,8 @@ def _setting(row: Row, name: str) -> object:
 def printed_configuration(row: Row) -> tuple[tuple[str, ...], list[str]]:
     """Every cell that says what was asked, as it is printed, below its headings."""
     cells = row.cells
-    asked = _asked(tuple(cells))
-    more = [heading for heading, cell in row.worded.items() if heading not in asked and _names(heading, cell)]
+    asked, figures = _asked(tuple(cells))
+    more = [heading for heading in figures if (cell := cells[heading]).lower() != cell.upper() and _names(heading, cell)]
     if "" in cells and _is_name(cells[""]):  # of the row, which is what was tried there
         more.append("")
     asked += tuple(more)
@@ -126,8 +126,10 @@ _RESULTS = _FIGURES | {"notes", "date", "outcome", "state"}
 
 
 @lru_cache(maxsize=4096)
-def _asked(headings: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(heading for heading in headings if field_of(heading) not in _RESULTS and heading.strip("# "))
+def _asked(headings: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The headings of what was asked, and of figures."""
+    return (tuple(heading for heading in headings if field_of(heading) not in _RESULTS and heading.strip("# ")),
+            tuple(heading for heading in headings if field_of(heading) in _FIGURES))  # fmt: skip
 
 
 @lru_cache(maxsize=16384)
@@ -184,20 +186,30 @@ def _pairs(rows: list[Row]) -> Iterator[tuple[Row, Row]]:
             own = tuple(_setting(row, name) for name in _OF_ONE_LAYOUT) if row.fixed else _LAYOUT(row.record)
             groups.setdefault((row.world, own), []).append(row)
     for group in groups.values():
-        for i, a in enumerate(group[:_MOST_TWINS]):
-            for b in group[i + 1 : _MOST_TWINS]:
-                if _may_tell(a, b) and same_configuration(a, b, but=("nodes",)):
-                    yield a, b
+        told = [_told(row) for row in group[:_MOST_TWINS]] if len(group) > 1 else []
+        for i, here in enumerate(told):
+            for there in told[i + 1 :]:
+                if _may_tell(here, there) and same_configuration(here[0], there[0], but=("nodes",)):
+                    yield here[0], there[0]
 
 
-def _may_tell(a: Row, b: Row) -> bool:
+Told = tuple[Row, str, int | None, float, float, float | None]
+"""Of a row where it stands, the time and TFLOPs, if both are there, and memory."""
+
+
+def _told(row: Row) -> Told:
+    record = row.record
+    sec, tflops = _figures(row) if row.complete else (math.nan, math.nan)
+    return row, record.source_file, record.table, sec, tflops, record.mem_gib
+
+
+def _may_tell(here: Told, there: Told) -> bool:
     """Whether two rows have figures that say something if they are of one configuration; most have not."""
-    here, there = a.record, b.record
-    if here.source_file == there.source_file and (
-            here.table != there.table or a.complete and b.complete and _may_be_crossed(_figures(a)[0], _figures(b)[1])):
+    _, file, table, sec, _, memory = here
+    _, its_file, its_table, _, its_tflops, its_memory = there
+    if file == its_file and (table != its_table or _may_be_crossed(sec, its_tflops)):
         return True
-    one, two = here.mem_gib, there.mem_gib
-    return bool(one and two and abs(math.log(one / two)) >= _OTHER_MEMORY)
+    return bool(memory and its_memory and abs(math.log(memory / its_memory)) >= _OTHER_MEMORY)
 
 
 # exchanged cells

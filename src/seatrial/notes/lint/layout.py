@@ -62,12 +62,14 @@ def fill_axes(sheet: Sheet) -> None:
                 row.columns.setdefault("dp", row.columns["shard"])
         rows = [row for row in mates if row.tabular and row.record.dp][:500]
         _fill_unnamed(rows)
-        open_ = [name for name in ("tp", "pp") if all(getattr(row.record, name) is None for row in rows)]
-        said = sheet.text(rows[0]).hints.devices(rows[0].record.source_line or 0) if rows else None
-        devices = None if any(row.record.gpus or row.record.nodes for row in rows) else said
-        if len(rows) < FEWEST or not open_ and devices is None:
+        if len(rows) < FEWEST:
             continue
-        if devices is None and not any(row.record.gpus or row.record.nodes for row in rows):
+        open_ = [name for name in ("tp", "pp") if all(getattr(row.record, name) is None for row in rows)]
+        counted = any(row.record.gpus or row.record.nodes for row in rows)
+        devices = None if counted else sheet.text(rows[0]).hints.devices(rows[0].record.source_line or 0)
+        if not open_ and devices is None:
+            continue
+        if devices is None and not counted:
             devices = _same_devices(rows)
         count = {row: row.record.gpus or row.record.nodes or devices for row in rows}
         shares = {row: Fraction(count, _product(row)) for row, count in count.items() if count}
@@ -540,16 +542,17 @@ def typed(row: Row) -> list[Finding]:
             continue
         if name != "seq" and row.product and row.product == row.world and row.record.nodes and row.record.gpus:
             continue  # all that it counts agrees
-        exchanged = _powers({int(cell[:i] + cell[i + 1] + cell[i] + cell[i + 2 :]) for i in range(len(cell) - 1)})
-        shorter = _powers({int(cell[:i] + cell[i + 1 :]) for i in range(len(cell))})
-        lost = set(powers_that_lost_one(cell)) if len(cell) > 2 else set()
+        exchanged, shorter, lost = _powers_meant(cell)
         if not exchanged and not shorter and not lost:
             continue
-        others = [getattr(mate.record, name) for mate in row.around if mate is not row]
-        ways = (dict.fromkeys(exchanged, "two digits exchanged") or dict.fromkeys(shorter & {*others}, "a digit too many")
+        count = operator.attrgetter(name)
+        if not all((other := count(mate.record)) and round_number(other) for mate in row.around if mate is not row):
+            continue
+        others = {count(mate.record) for mate in row.around if mate is not row}
+        ways = (dict.fromkeys(exchanged, "two digits exchanged") or dict.fromkeys(shorter & others, "a digit too many")
                 or dict.fromkeys(lost, "a digit lost"))  # fmt: skip
         meant = list(ways)
-        if len(meant) == 1 and others and all(other and round_number(other) for other in others):
+        if len(meant) == 1 and others:
             message = f"{row.column(name)} {cell} -> {meant[0]} ({ways[meant[0]]}): the other rows have round numbers"
             row.propose(name, meant[0], "batch-divisible")
             found.append(row.find("batch-divisible", "error", message, name=name, proposed=str(meant[0])))
@@ -564,6 +567,14 @@ def _not_chosen(cell: str) -> str:
     """The digits of a count that nobody chooses; empty where it is round, or none."""
     cell = cell if cell.isdecimal() else _BETWEEN_THOUSANDS.sub("", cell)
     return cell if cell.isdecimal() and 1 < len(cell) < 10 and not round_number(int(cell)) else ""
+
+
+@functools.lru_cache(maxsize=4096)
+def _powers_meant(cell: str) -> tuple[set[int], set[int], set[int]]:
+    """The powers of two that two digits exchanged, a digit too many or a digit lost turn into the digits of a count."""
+    exchanged = _powers({int(cell[:i] + cell[i + 1] + cell[i] + cell[i + 2 :]) for i in range(len(cell) - 1)})
+    shorter = _powers({int(cell[:i] + cell[i + 1 :]) for i in range(len(cell))})
+    return exchanged, shorter, set(powers_that_lost_one(cell)) if len(cell) > 2 else set()
 
 
 def _powers(numbers: set[int]) -> set[int]:

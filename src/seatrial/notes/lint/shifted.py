@@ -139,9 +139,14 @@ def _columns(headings: tuple[str, ...]) -> tuple[list[Column], tuple[int, ...]]:
     return columns, tuple(at for at, column in enumerate(columns) if column.field in (*MEASURES, "mem_value"))
 
 
+_FIGURE = re.compile(r"[1-9]\d{0,5}(?:\.\d{1,6})?")
+
+
 @functools.lru_cache(maxsize=65536)
 def _stands(column: Column, cell: str) -> bool:
     """Whether a cell can stand in a column; in one that no field takes, and as a note, anything can."""
+    if column.kind in ("seconds", "figure") and _FIGURE.fullmatch(cell):
+        return True  # as nearly all of them are
     timed = column.field == "iteration" and TIMED.fullmatch(cell)  # `Step` of 14.1 s
     return not cell or not column.field or column.kind == "notes" or bool(timed) or fits(column, cell)
 

@@ -8,6 +8,7 @@ others is proposed.
 """
 from __future__ import annotations
 
+import bisect
 import math
 import statistics
 from collections.abc import Iterator
@@ -43,20 +44,21 @@ def check(sheet: Sheet) -> list[Finding]:
             speeds = {row: speed for row in rows if (speed := _speed(row, name, table)) is not None}
             if len(speeds) <= FEWEST:
                 continue
-            ordered = sorted(speeds.values())
-            middle = statistics.median(ordered)
-            left_out = 1 + sum(name in row.reasons for row in speeds)
+            middle, counted = statistics.median(speeds.values()), _counted(speeds, name)
             for row, speed in speeds.items():
                 if abs(speed - middle) <= NEAR or row.settled or name in row.reasons or not row.cell(name):
                     continue
-                # The middle of the other rows is no more places away than there are rows that do not count.
-                half = len(ordered) // 2
-                low, high = ordered[max(0, half - 1 - left_out)], ordered[min(len(ordered) - 1, half + left_out)]
-                if speed - high <= -SLOW or speed - low >= FAST:
-                    doubts = [*_doubted(row, name, speeds, table)]
+                others = [*counted]
+                del others[bisect.bisect_left(others, speed)]
+                if doubts := [*_doubted(row, name, others, speeds, table)]:
                     found += doubts
-                    left_out += len(doubts)
+                    counted = _counted(speeds, name)
     return found
+
+
+def _counted(speeds: dict[Row, float], name: str) -> list[float]:
+    """The speeds of rows whose figure is in no doubt, the least first."""
+    return sorted([speed for row, speed in speeds.items() if name not in row.reasons])
 
 
 NEAR = 0.5
@@ -124,12 +126,11 @@ def _between(row: Row, speeds: dict[Row, float], moved: float) -> bool:
     return min(others) + math.log(BELOW) <= speeds[row] + moved <= max(others) + math.log(ABOVE)
 
 
-def _doubted(row: Row, name: str, speeds: dict[Row, float], table: _Table) -> Iterator[Finding]:
-    others = [speed for mate, speed in speeds.items() if mate is not row and name not in mate.reasons]
+def _doubted(row: Row, name: str, others: list[float], speeds: dict[Row, float], table: _Table) -> Iterator[Finding]:
+    """`others`: the speeds of the rows that count, the least first."""
     if len(others) < FEWEST:
         return
-    others.sort()
-    middle = statistics.median(others)
+    middle = (others[(len(others) - 1) // 2] + others[len(others) // 2]) / 2
     off = speeds[row] - middle
     if -SLOW < off < FAST:
         return
