@@ -200,3 +200,27 @@ def test_a_rate_that_is_mended_is_mended_for_the_shares_of_others(lint):
 def test_device_hours_of_a_sentence_are_its_days_by_its_devices(lint, sentence: str, proposed: str | None):
     found = lint(f"GPT, sequence 2048.\n\n| GPUs | GBS | s/it |\n|---|---|---|\n| 64 | 512 | 6.53 |\n\n{sentence}\n")
     assert [f.proposed for f in found] == ([proposed] if proposed else [])
+
+
+PLANNED = table("""
+    Project  GPUs  Days  GPU-hours  Cost (kUSD)
+    Base 8B  512  10.0  122880  356.4
+    Base 8B, second run  256  9.6  58982  324.4
+    Base 70B  2048  32.4  1592525  4618.3
+    Code 14B  256  10.7  65741  216.9
+    Maths 32B  512  8.2  100762  332.5
+""") + "\n{}\n"
+
+
+@pytest.mark.parametrize("said", [
+    'The "second run" is not in the sum. Total of the others: 1,881,908 GPU-hours, {} kUSD.',
+    "In total 1,881,908 GPU-hours and {} kUSD, excluding Base 8B, second run.",
+    "Insgesamt 1,881,908 GPU-hours und {} kUSD, ohne „second run“."])
+def test_a_total_leaves_out_the_rows_that_its_sentence_says(lint, said: str):
+    assert lint(PLANNED.format(said.format("5,524"))) == []
+    found = lint(PLANNED.format(said.format("7,254")))
+    assert [(f.line, f.printed, f.proposed) for f in found] == [(9, "7,254", "5,524")]
+
+
+def test_a_total_of_all_rows_is_one_though_something_else_is_left_out(lint):
+    assert lint(PLANNED.format("In total 1,940,890 GPU-hours and 5,849 kUSD, without restarts.")) == []

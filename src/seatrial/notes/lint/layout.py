@@ -721,27 +721,25 @@ def experts(row: Row) -> list[Finding]:
         return [row.find("experts-divisible", "error", f"top {chosen} of {there} experts", name="top_k")]
     if there and ep and there % ep:
         more = f"more than the {there} of a layer" if ep > there else f"{there} % {ep} = {there % ep}"
-        meant = _usual_ep(row, there)
-        message = f"EP {ep} of {there} experts: {more}" + (f"; the other rows have {meant}" if meant else "")
-        return [row.find("experts-divisible", "error", message, name="ep", proposed=str(meant) if meant else None)]
+        model = row.record.size_label, row.record.experts
+        others = [mate.beside("ep") for mate in row.around
+                  if mate is not row and model == (mate.record.size_label, mate.record.experts)]  # fmt: skip
+        alike = others[0] if len(others) > 1 and len({*others}) == 1 and there % (others[0] or there + 1) == 0 else None
+        message = f"EP {ep} of {there} experts: {more}" + (f"; the other rows have {alike}" if alike else "")
+        return [row.find("experts-divisible", "error", message, name="ep", proposed=str(alike) if alike else None)]
     counted = row.record.gpus or row.product or row.record.procs_per_node or row.procs != 1
     if not counted or not ep or not world or world % pp or (world // pp) % ep == 0:
         return []
     stage = world // pp
     what = f"{world} devices" if pp == 1 else f"{world} devices in {pp} stages"
     more = f"more than the {stage} of a stage" if ep > stage else f"{stage} % {ep} = {stage % ep}"
-    usual = _usual_ep(row, stage)
-    typed = slip(str(ep), (usual, usual)) if usual else None
+    usual, often = mode([mate.beside("ep") for mate in row.around if mate is not row])
+    likely = isinstance(usual, int) and often > 1 and stage % usual == 0
+    typed = slip(str(ep), (usual, usual)) if isinstance(usual, int) and likely else None
     meant = usual if typed is not None else None
     message = f"EP {ep} over {what}: {more}" + (f"; the other rows have {meant} ({typed.how})" if typed else "")
     proposed = str(meant) if meant else None
     return [row.find("world-size", "error", message, column=row.columns.get("ep", "EP"), printed=str(ep), proposed=proposed)]
-
-
-def _usual_ep(row: Row, whole: int) -> int | None:
-    """What other rows have, where it divides what is spread."""
-    usual, often = mode([mate.beside("ep") for mate in row.around if mate is not row])
-    return usual if isinstance(usual, int) and often > 1 and whole % usual == 0 else None
 
 
 def _exchange(row: Row) -> str:

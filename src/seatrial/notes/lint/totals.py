@@ -47,7 +47,7 @@ _WORDS = ("total", "altogether", "all in all", "sum", "add", "combined", "so far
           "in all", "soma", "todo", "en tout", "somma", "aufsumm", "합계", "총합", "合計", "总计", "合计", "總計")  # fmt: skip
 """Without one of these, in small letters, a text has no such sentence."""
 _UNIT = (r"(?:[kMBT]\s)?(?:(?:GPU|node|TPU|chip|card|device|NPU|HPU)[ -]?)?(?:hours?|h|days?|iterations?|iters|steps|updates|"
-         r"tokens|kWh|MWh|EUR|USD|euros?|dollars?)")  # fmt: skip
+         r"tokens|kWh|MWh|k?EUR|k?USD|euros?|dollars?)")  # fmt: skip
 _SAID = re.compile(rf"([$€£])\s?({NUMBER.pattern})|(?<![\w.,$€£-])({NUMBER.pattern})\s?({_UNIT})\b"
                    r"(?! ?(?:/|per\b|a\b|each\b))", re.IGNORECASE)  # fmt: skip
 _LIST_OF_TOTALS = re.compile(
@@ -207,6 +207,7 @@ def _sentences(sheet: Sheet, file: str) -> Iterator[Finding]:
             continue
         # A sentence may go on in the next line.
         more = lines[number] if number < len(lines) and not lines[number].lstrip().startswith(("|", "#")) else ""
+        rows = _counted(rows, line)
         of_rows = _OF_THE_ROWS.search(line) is not None
         said = [*_said(line, number, rows), *(_said(more, number + 1, rows) if more and not _IN_ALL.search(more) else ())]
         yield from _told(said, file, of_rows)
@@ -217,6 +218,27 @@ def _rows_above(tables: list[list[Row]], number: int) -> list[Row]:
     above = [rows for rows in tables if (rows[-1].record.source_line or 0) < number]
     rows = max(above, key=lambda rows: rows[-1].record.source_line or 0, default=[])
     return [row for row in rows[:MOST_ROWS] if not is_aggregate(row)]
+
+
+_LEAVES = re.compile(r"\b(?:not (?:in|part of|counted|included|summed|added)|exclud(?:ing|ed|es)|except|leaving out|left out|"
+                     r"nicht (?:in|mit|enthalten)|ausgenommen|außer|ohne|sans|hors|sin|excepto|without|other than)\b",
+                     re.IGNORECASE)  # fmt: skip
+_QUOTED = re.compile(r"[\"“„«`]([^\"”“»`]{2,40})[\"”“»`]")
+
+
+def _counted(rows: list[Row], line: str) -> list[Row]:
+    """Without the rows that a sentence says are not part of its total: those that it quotes, else those that it names."""
+    if not _LEAVES.search(line):
+        return rows
+    quoted = [words.casefold() for words in _QUOTED.findall(line)]
+    left = {row for row in rows if any(words in row.text.casefold() for words in quoted)}
+    names = {row: next(iter(row.cells.values()), "").casefold() for row in rows if not left}
+    said = line.casefold()
+    for row, name in sorted(names.items(), key=lambda one: -len(one[1])):  # a name may be part of a longer one
+        if len(name) > 1 and not name.isdecimal() and (match := re.search(rf"(?<!\w){re.escape(name)}(?!\w)", said)):
+            left.add(row)
+            said = said[: match.start()] + said[match.end() :]
+    return [row for row in rows if row not in left] if len(rows) - len(left) >= FEWEST else rows
 
 
 def _listed(lines: tuple[str, ...], number: int, tables: list[list[Row]], file: str) -> Iterator[Finding]:
@@ -249,6 +271,8 @@ def _said(line: str, number: int, rows: list[Row]) -> Iterator[_Said]:
         text = next(group for group in groups if group[:1].isdigit())
         unit = next(group for group in groups if group is not text)
         scale, _, bare = unit.partition(" ") if unit[:1] in _TIMES and unit[1:2] == " " else ("", "", unit)
+        if bare.casefold() in ("kusd", "keur") and not any(bare.casefold() in one.casefold() for one in rows[0].record.printed):
+            continue
         sums = _of_rows(normal(bare) or bare, rows)
         value = float(decimal(text)) * _TIMES.get(scale, 1.0)
         if sums and value:
@@ -256,7 +280,8 @@ def _said(line: str, number: int, rows: list[Row]) -> Iterator[_Said]:
 
 
 _PLAIN = {"h": "hours", "hour": "hours", "day": "days", "iters": "iterations", "steps": "iterations", "iteration": "iterations",
-          "usd": "$", "dollars": "$", "dollar": "$", "eur": "€", "euros": "€", "euro": "€"}  # fmt: skip
+          "usd": "$", "kusd": "$", "keur": "€", "dollars": "$", "dollar": "$", "eur": "€", "euros": "€",
+          "euro": "€"}  # fmt: skip
 
 
 def _of_rows(unit: str, rows: list[Row]) -> tuple[float, ...]:
