@@ -160,6 +160,10 @@ class Rule:
     misses: Misses = NONE
 
 
+EXACT = 1e-6
+"""What is left of whole numbers by their logarithms."""
+
+
 # ---- values
 
 
@@ -311,9 +315,11 @@ def is_measure(name: str) -> bool:
 def slack(row: Row, relation: Relation, but: str = "") -> float:
     """What the printed digits leave open, whether they were rounded or cut off."""
     if but:
-        return 1e-6 + sum(2 * figure.slack for name in relation.measures if name != but and (figure := row.printed(name)))
+        return EXACT + sum(2 * figure.slack for name in relation.measures if name != but and (figure := row.printed(name)))
+    if not relation.measures:
+        return EXACT
     if relation.name not in row.slacks:
-        row.slacks[relation.name] = 1e-6 + sum(2 * figure.slack for name in relation.measures if (figure := row.printed(name)))
+        row.slacks[relation.name] = EXACT + sum(2 * figure.slack for name in relation.measures if (figure := row.printed(name)))
     return row.slacks[relation.name]
 
 
@@ -562,14 +568,16 @@ def learn(sheet: Sheet) -> list[Finding]:
     _learn_costs(sheet)
     _find_more(sheet)
     by_heading = _find_named(sheet)
-    files: dict[tuple[str, tuple[object, ...]], list[Offs]] = {}
+    files: dict[tuple[str, tuple[object, ...]], list[tuple[Offs, Rule | None]]] = {}
     for place, rows in sheet.tables.items():
         for key, offs in _offs(sheet, place, rows).items():
-            files.setdefault((place[0], key), []).append(offs)
-            if (rule := _learned_rule(key, offs)) is not None:
+            rule = _learned_rule(key, offs)
+            files.setdefault((place[0], key), []).append((offs, rule))
+            if rule is not None:
                 sheet.rules["table", place, key] = rule
     for (file, key), tables in files.items():
-        if (rule := _learned_rule(key, [off for offs in tables for off in offs])) is not None:
+        rule = tables[0][1] if len(tables) == 1 else _learned_rule(key, [off for offs, _ in tables for off in offs])
+        if rule is not None:
             sheet.rules["file", file, key] = rule
     sheet.rules.update(by_heading)
     for place, rows in sheet.tables.items():
@@ -601,7 +609,7 @@ def _offs(sheet: Sheet, place: tuple[str, int | None], rows: list[Row]) -> dict[
 
 def _learned_rule(key: tuple[object, ...], offs: Offs) -> Rule | None:
     name, unsaid, of_any = str(key[0]), UNSAID in key, ANY in key
-    rule = _rule(tuple(offs[: 4 * _MOST_ROWS]), _known(name, unsaid, of_any), UNSAID_MOST if unsaid else MOST)
+    rule = _rule(offs[: 4 * _MOST_ROWS], _known(name, unsaid, of_any), UNSAID_MOST if unsaid else MOST)
     if rule is None or unsaid and name == "the accumulation" and not _whole(rule):
         return None
     return None if of_any and abs(rule.constant + TERA) > 0.004 else rule
@@ -685,8 +693,7 @@ def _known(name: str, unsaid: bool, any_model: bool) -> tuple[float, ...]:
     return (0.0,) if _EXACT.get(name) else (-TERA,) if any_model else ()
 
 
-@functools.lru_cache(maxsize=256)
-def _rule(offs: tuple[tuple[float, float], ...], known: tuple[float, ...], most: float) -> Rule | None:
+def _rule(offs: Offs, known: tuple[float, ...], most: float) -> Rule | None:
     """A known figure that two rows keep to, unless more rows agree on another one; else what most rows agree on."""
     for value in known if len(offs) > 1 else ():
         if all(abs(off - value) <= may + EXACTLY for off, may in offs):  # as nearly all do
@@ -718,7 +725,7 @@ def _rule(offs: tuple[tuple[float, float], ...], known: tuple[float, ...], most:
 
 
 def _loosely(
-    where: list[float], offs: tuple[tuple[float, float], ...], known: tuple[float, ...], open_: float
+    where: list[float], offs: Offs, known: tuple[float, ...], open_: float
 ) -> Rule | None:
     """What nearly all rows keep to within a few hundredths: means over other iterations, on both sides of it."""
     least = max(LOOSE_ROWS - 1, LOOSE_MOST * len(offs))
@@ -756,7 +763,7 @@ def scatters(row: Row) -> bool:
     return row.key in loose
 
 
-def _beyond_chance(offs: tuple[tuple[float, float], ...], middle: float) -> bool:
+def _beyond_chance(offs: Offs, middle: float) -> bool:
     """Rows with several slips: those left agree to their digits, more of them than by accident, and hardly any nearly does."""
     exactly = [may for off, may in offs if abs(off - middle) <= may + EXACTLY]
     if len(offs) in (3, 4) and len(exactly) >= 2 and max(exactly) < EXACTLY * 3:
