@@ -782,11 +782,12 @@ def rule_of(row: Row, relation: Relation) -> Rule | None:
     rules, file = row.sheet.rules, row.record.source_file
     for any_model in (False, True) if "model" in relation.apart else (False,):
         name = key_of(row, relation, any_model=any_model)
-        for rule in (rules.get(("table", row.key, name)), rules.get(("file", file, name))):
-            if rule is not None and rule.support >= 2:
-                return rule
-            if not relation.exact and (row.sheet.has_unknown(row.key) or "model" in relation.apart and _of_any_model(row)):
-                break  # a column that nobody reads, or another model, may set what other tables have in common
+        if (rule := rules.get(("table", row.key, name))) is not None and rule.support >= 2:
+            return rule
+        if not relation.exact and (row.sheet.has_unknown(row.key) or "model" in relation.apart and _of_any_model(row)):
+            continue  # a column that nobody reads, or another model, may set what other tables have in common
+        if (rule := rules.get(("file", file, name))) is not None and rule.support >= 2:
+            return rule
     return _by_data_sheet(row, relation) or _of_another_precision(row, relation)
 
 
