@@ -18,6 +18,8 @@ import statistics
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+import numpy as np
+
 from seatrial.notes.lint import discover, named
 from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.formulas import ALIKE, row_fits
@@ -394,6 +396,8 @@ def _kind(machine: str) -> str:
 def _learn_costs(sheet: Sheet) -> None:
     """FLOPs of a token are a + b x the sequence, whatever the model: from rows of one model with several sequences."""
     for key, rows in sheet.tables.items():
+        if len({row.seq for row in rows[:_MOST_ROWS]}) < ENOUGH_ROWS:
+            continue
         models: dict[str, dict[float, list[float]]] = {}
         some = [row for row in rows[:_MOST_ROWS] if row.reading is not None and row.record.tflops]
         in_tflops = any(row.record.tflops for row in rows[:_MOST_ROWS])  # else shares of one peak tell what a token costs
@@ -695,7 +699,9 @@ def _known(name: str, unsaid: bool, any_model: bool) -> tuple[float, ...]:
 
 def _rule(offs: Offs, known: tuple[float, ...], most: float) -> Rule | None:
     """A known figure that two rows keep to, unless more rows agree on another one; else what most rows agree on."""
-    for value in known if len(offs) > 1 else ():
+    if len(offs) < (2 if known else ENOUGH_ROWS):
+        return None
+    for value in known:
         if all(abs(off - value) <= may + EXACTLY for off, may in offs):  # as nearly all do
             return Rule(value, 0.0, len(offs), _misses(offs, value))
     where = sorted(off for off, _ in offs)
@@ -703,8 +709,9 @@ def _rule(offs: Offs, known: tuple[float, ...], most: float) -> Rule | None:
         middle = where[0]
         if where[-1] - middle > min(may for _, may in offs) + EXACTLY:  # they nearly always are alike
             # Rows with fine digits say more than those that agree with nearly anything.
-            weighed = [(off, may + EXACTLY, -math.log(min(0.9, may + EXACTLY))) for off, may in offs]
-            middle = max(where, key=lambda at: sum(weight for off, may, weight in weighed if abs(off - at) <= may))
+            given, may = np.array(offs).T + [[0.0], [EXACTLY]]
+            agree = np.abs(given - np.array(where)[:, None]) <= may
+            middle = where[int((agree @ -np.log(np.minimum(0.9, may))).argmax())]
     else:
         middle = max(where, key=lambda at: bisect.bisect_right(where, at + EXACTLY) - bisect.bisect_left(where, at - EXACTLY))
     open_ = statistics.median(may for _, may in offs)
