@@ -66,7 +66,7 @@ def fill_axes(sheet: Sheet) -> None:
             continue
         open_ = [name for name in ("tp", "pp") if all(getattr(row.record, name) is None for row in rows)]
         counted = any(row.record.gpus or row.record.nodes for row in rows)
-        devices = None if counted else sheet.text(rows[0]).hints.devices(rows[0].record.source_line or 0)
+        devices = stated = None if counted else sheet.text(rows[0]).hints.devices(rows[0].record.source_line or 0)
         if not open_ and devices is None:
             continue
         if devices is None and not counted:
@@ -74,8 +74,9 @@ def fill_axes(sheet: Sheet) -> None:
         count = {row: row.record.gpus or row.record.nodes or devices for row in rows}
         shares = {row: Fraction(count, _product(row)) for row, count in count.items() if count}
         usual, often = mode(shares.values())
-        # An axis that differs from row to row without a word is no slip of several rows.
-        if not isinstance(usual, Fraction) or often < FEWEST or len(shares) - often > max(1, 0.1 * len(shares)):
+        # An axis that differs from row to row without a word is no slip of several rows; what the text counts is said.
+        odd = 0.25 if usual == 1 and devices is not None and devices == stated else 0.1
+        if not isinstance(usual, Fraction) or often < FEWEST or len(shares) - often > max(1, odd * len(shares)):
             continue
         rest = {name: 1 for name in open_}
         if usual != 1 and not any(row.record.nodes and not row.record.gpus for row in rows):
@@ -112,15 +113,18 @@ def _fill_single(rows: list[Row]) -> None:
 
 
 def _fill_unnamed(rows: list[Row]) -> None:
-    """A column under a heading that nobody knows, by which the other axes give the devices in nearly every row, is one too."""
+    """A column under a heading that nobody knows, by which the other axes give the devices in nearly every row, is one too; so
+    is `model` with counts for names, the axis of a mesh."""
     if len(rows) <= FEWEST or any(row.record.tp or not row.record.gpus for row in rows):
         return
-    for heading in rows[0].extras:
+    model = rows[0].columns.get("size_label")
+    for heading in (*rows[0].extras, *([model] if model else [])):
         factors = [int(cell) if (cell := row.cells.get(heading, "")).isdecimal() and len(cell) < 6 else 0 for row in rows]
         agree = [factor for row, factor in zip(rows, factors) if factor * _product(row) == row.record.gpus]
-        if all(factors) and len({*agree}) > 1 and len(rows) - len(agree) <= max(1, 0.15 * len(rows)) and len(agree) > FEWEST:
+        differ = {*(agree if heading != model else factors)}
+        if all(factors) and len(differ) > 1 and len(rows) - len(agree) <= max(1, 0.15 * len(rows)) and len(agree) > FEWEST:
             for row, factor in zip(rows, factors):
-                row.record = replace(row.record, tp=factor)
+                row.record = replace(row.record, tp=factor, size_label=row.record.size_label if heading != model else "")
                 row.columns["tp"] = heading
             return
 
