@@ -59,3 +59,24 @@ def test_a_count_without_the_embedding_or_a_name_in_two_rows_is_no_slip(lint) ->
     named = LADDER.replace("| 16 | 354 |", "| 16 | 405 |")
     row = next(line for line in named.splitlines() if "405" in line)
     assert not [f for f in lint(named + row.replace("0.791", "0.794") + "\n") if f.level == "error"]
+
+
+CARD = """All models: RoPE, RMSNorm, SwiGLU, vocabulary 50304. The two small ones tie their embeddings.
+
+| model | layers | hidden | heads | FFN | parameters |
+| --- | ---: | ---: | ---: | ---: | ---: |
+| 125M | 12 | 768 | 12 | 2048 | 124M |
+| 360M | 24 | 1024 | 16 | 2816 | 360M |
+| 1B | 16 | 2048 | 16 | 5632 | 1.03B |
+| 1.5B | 24 | 2048 | 16 | 5632 | {second} |
+| 3B | 32 | 2560 | 32 | 6912 | 2.80B |
+| 7B | {layers} | 4096 | 32 | 11008 | 6.89B |
+| 13B | 40 | 5120 | 40 | 13824 | 13.20B |
+"""
+
+
+def test_a_card_counts_embeddings_in_two_ways_and_is_held_to_both(lint):
+    assert lint(CARD.format(second="1.44B", layers=32)) == []
+    found = lint(CARD.format(second="1.04B", layers=23))
+    assert [(f.line, f.level, f.column, f.proposed) for f in found] == [
+        (8, "error", "parameters", "1.44B"), (10, "error", "layers", "32")]

@@ -89,25 +89,28 @@ def _to_the_last_digit(mates: list[Row]) -> list[Finding]:
         if size is not None and size[1] <= _DIGITS * size[0] and (counted := sizes(row)) is not None:
             ratios[row] = size[0] / counted[1]
     kept = [row for row, ratio in ratios.items() if abs(ratio - 1) < _COUNTED]
-    if len({row.record.size_label for row in kept}) < 2 or 2 * len(kept) < len(ratios):
+    if len({row.record.size_label for row in kept}) < 2:
+        return []
+    besides = {row for row, ratio in ratios.items() if abs(ratio - 1) >= 3 * _COUNTED and _counted_otherwise(row, ratio)}
+    if 2 * (len(kept) + len(besides)) < len(ratios):
         return []
     found = []
     layers = {mate.record.layers for mate in mates} - {None}
+    shapes = {(mate.record.layers, mate.record.hidden) for mate in mates}
     counts = Counter((row.record.size_label, row.layers, row.hidden) for row in ratios)
     for row, ratio in ratios.items():
         if abs(ratio - 1) < 3 * _COUNTED:
             continue
+        if counts[row.record.size_label, row.layers, row.hidden] > 1 or row in besides:
+            continue  # a name that its author chose
         without, low, _ = sizes(row) or (1.0, 1.0, 1.0)
-        ways = (without, (without + low) / 2) if is_gated(row.record.family) else (without,)
-        otherwise = any(abs(ratio * low / way - 1) < _COUNTED for way in ways)
-        if counts[row.record.size_label, row.layers, row.hidden] > 1 or otherwise:
-            continue  # a name that its author chose, or a count without the embedding, or once where it is tied
         tied = abs(ratio * low / (2 * low - without) - 1) < _COUNTED
         undescribed = not _known(row) and fits_label(row)
         # As many layers as another row has would be the count.
         need = (ratio * low - (low - without)) * (row.layers or 1) / without
         solved = round(need) if row.reading is not None and row.reading.fits(row, layers=max(1, round(need))) else None
-        meant = next((n for n in (*layers, solved) if n and n != row.layers and abs(need / n - 1) < _COUNTED), None)
+        meant = next((n for n in (*layers, solved) if n and n != row.layers and abs(need / n - 1) < _COUNTED
+                      and (n, row.record.hidden) not in shapes), None)  # fmt: skip
         if meant and not tied and row.states("layers"):
             message = f"layers {row.layers} -> {meant}: {row.record.size_label} parameters, but {_billions(row)}"
             found.append(row.find("label-vs-params", "error", message, name="layers", proposed=str(meant)))
@@ -119,6 +122,13 @@ def _to_the_last_digit(mates: list[Row]) -> list[Finding]:
         row.reasons["size_label"] = "label-vs-params"
         found.append(row.find("label-vs-params", "error", message, name="size_label", proposed=_as_label(row, low)))
     return found
+
+
+def _counted_otherwise(row: Row, ratio: float) -> bool:
+    """Whether a count is one without the embedding, or with it once where it is tied."""
+    without, low, _ = sizes(row) or (1.0, 1.0, 1.0)
+    ways = (without, (without + low) / 2) if is_gated(row.record.family) else (without,)
+    return any(abs(ratio * low / way - 1) < _COUNTED for way in ways)
 
 
 def _as_label(row: Row, count: float) -> str:
