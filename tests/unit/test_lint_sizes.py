@@ -80,3 +80,41 @@ def test_a_card_counts_embeddings_in_two_ways_and_is_held_to_both(lint):
     found = lint(CARD.format(second="1.04B", layers=23))
     assert [(f.line, f.level, f.column, f.proposed) for f in found] == [
         (8, "error", "parameters", "1.44B"), (10, "error", "layers", "32")]
+
+
+ACROSS = """# Models
+
+| | S | M | L | XL |
+|---|---|---|---|---|
+| layers | 12 | 24 | 32 | 40 |
+| hidden | 768 | 1024 | {hidden} | 5120 |
+| heads | 12 | 16 | 32 | 40 |
+| FFN | 2048 | 2816 | 11008 | 13824 |
+| vocabulary | 50304 | 50304 | 50304 | 50304 |
+| parameters | 162M | 411M | 6.89B | {last} |
+"""
+
+
+def test_a_table_of_shapes_that_is_turned_round_is_held_to_its_counts(lint):
+    assert lint(ACROSS.format(hidden=4096, last="13.20B")) == []
+    found = lint(ACROSS.format(hidden=4096, last="31.20B"))
+    assert [(f.line, f.column, f.proposed) for f in found] == [(10, "parameters", "13.20B")]
+    found = lint(ACROSS.format(hidden=2048, last="13.20B"))
+    assert [(f.line, f.column, f.proposed) for f in found] == [(6, "hidden", "4096")]
+
+
+DENIED = """18 layers, d 2048, 8 heads, MLP 16384 (gated), vocabulary 256128. {}
+
+| chips | batch (seqs) | step (s) | tokens/s | tokens/s/chip |
+| ---: | ---: | ---: | ---: | ---: |
+| 4 | 64 | 3.693 | 35,492 | 8,873 |
+| 8 | 128 | 3.695 | 70,946 | 8,868 |
+| 16 | 256 | 3.711 | 141,279 | 8,830 |
+| 32 | 512 | 3.715 | 282,255 | 8,820 |
+"""
+
+
+@pytest.mark.parametrize("said", ["Sequence {}.", "Context length {}.", "seq {}"])
+def test_a_width_that_is_what_the_sequence_should_be_excuses_nothing(lint, said: str):
+    assert lint(DENIED.format(said.format(2048))) == []
+    assert [(f.line, f.code, f.proposed) for f in lint(DENIED.format(said.format(4096)))] == [(1, "header-vs-row", "2048")]

@@ -117,11 +117,29 @@ def _to_the_last_digit(mates: list[Row]) -> list[Finding]:
             continue
         if undescribed and not tied:
             continue
+        if not tied and (wide := _as_wide(row, mates)) is not None and (row.layers, wide) not in shapes:
+            message = f"hidden {row.hidden} -> {wide}: {row.record.size_label} parameters, but {_billions(row)}"
+            found.append(row.find("label-vs-params", "error", message, name="hidden", proposed=str(wide)))
+            continue
         why = ": the embedding is counted twice, though it is tied" if tied else ""
         message = f"{row.record.size_label} parameters, but {_billions(row)}, as the other rows count{why}"
         row.reasons["size_label"] = "label-vs-params"
         found.append(row.find("label-vs-params", "error", message, name="size_label", proposed=_as_label(row, low)))
     return found
+
+
+def _as_wide(row: Row, mates: list[Row]) -> int | None:
+    """The hidden size by which the count is right, where it is another row's, or heads as wide as they mostly are."""
+    size, heads, hidden = label_parameters(row.record.size_label), row.record.heads, row.hidden
+    if size is None or not row.states("hidden"):
+        return None
+    likely = {mate.record.hidden for mate in mates} | ({64 * heads, 128 * heads} if heads else set())
+    fitting = []
+    for wide in likely - {None, hidden}:
+        row.hidden = wide
+        fitting += [wide] if (counted := sizes(row)) and abs(size[0] / counted[1] - 1) < _COUNTED else []
+    row.hidden = hidden
+    return fitting[0] if len(fitting) == 1 else None
 
 
 def _counted_otherwise(row: Row, ratio: float) -> bool:
@@ -458,7 +476,10 @@ _ABOUT = 0.12
 
 
 def fill_gates(sheet: Sheet) -> None:
-    """A feed-forward whose width is said and its kind is not: a gated one where only that gives the size of the label."""
+    """A feed-forward whose width is said and its kind is not: a gated one where only that gives the size of the label; of a
+    label that neither gives, as the other rows of its table have it."""
+    kinds: dict[object, set[bool]] = {}
+    neither: list[Row] = []
     for row in sheet.rows:
         record = row.record
         if record.family or not record.ffn or row.mixture or not record.size_label or not row.layers or not row.hidden:
@@ -467,6 +488,12 @@ def fill_gates(sheet: Sheet) -> None:
         row.record = replace(record, family="llama", inferred=tuple(sorted({*record.inferred, "family"})))
         if plain or sizes(row) is None or not fits_label(row, strict=True):
             row.record = record
+            neither += [row] if not plain else []
+        if row.record is not record or plain:
+            kinds.setdefault(row.key, set()).add(not plain)
+    for row in neither:
+        if kinds.get(row.key) == {True}:
+            row.record = replace(row.record, family="llama", inferred=tuple(sorted({*row.record.inferred, "family"})))
 
 
 def fill_shapes(sheet: Sheet) -> None:
