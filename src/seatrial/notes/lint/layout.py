@@ -119,6 +119,8 @@ def _fill_unnamed(rows: list[Row]) -> None:
         return
     model = rows[0].columns.get("size_label")
     for heading in (*rows[0].extras, *([model] if model else [])):
+        if not rows[0].cells.get(heading, "").isdecimal():
+            continue
         factors = [int(cell) if (cell := row.cells.get(heading, "")).isdecimal() and len(cell) < 6 else 0 for row in rows]
         agree = [factor for row, factor in zip(rows, factors) if factor * _product(row) == row.record.gpus]
         differ = {*(agree if heading != model else factors)}
