@@ -118,3 +118,28 @@ DENIED = """18 layers, d 2048, 8 heads, MLP 16384 (gated), vocabulary 256128. {}
 def test_a_width_that_is_what_the_sequence_should_be_excuses_nothing(lint, said: str):
     assert lint(DENIED.format(said.format(2048))) == []
     assert [(f.line, f.code, f.proposed) for f in lint(DENIED.format(said.format(4096)))] == [(1, "header-vs-row", "2048")]
+
+
+GROUPED = """Llama: 7B (32 layers, hidden 4096, FFN 11008), 34B (48 layers, hidden 8192, 8 KV heads, FFN 22016). Sequence 4096.
+TFLOPS are 6 N per token, vocabulary 32000.
+
+| model | GPUs | TP | DP | batch | step (s) | tok/s/GPU | TFLOPS/GPU |
+| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
+| 7B | 8 | 1 | 8 | 64 | 9.80 | 3344 | 135.2 |
+| 7B | 16 | 1 | 16 | 128 | 9.83 | 3333 | 134.8 |
+| 7B | 32 | 1 | 32 | 256 | 10.30 | 3181 | 128.6 |
+| 34B | 32 | 4 | 8 | 128 | 24.66 | 664 | {one} |
+| 34B | 64 | 4 | 16 | 256 | 25.09 | 653 | 132.2 |
+| 34B | 128 | {tp} | 512 | 26.03 | 629 | 127.4 |
+"""
+
+
+def test_heads_that_nobody_counts_are_128_wide_where_they_share_their_keys(lint):
+    assert lint(GROUPED.format(one="134.5", tp="4 | 32")) == []
+    (found,) = lint(GROUPED.format(one="314.5", tp="4 | 32"))
+    assert (found.line, found.column, found.proposed) == (9, "TFLOPS/GPU", "134.5")
+
+
+def test_heads_that_nobody_counts_need_not_divide(lint):
+    wide = GROUPED.replace("hidden 8192", "hidden 7168").format(one="134.5", tp="16 | 8")  # 56 heads, if they are 128 wide
+    assert not [f for f in lint(wide) if f.code == "heads-divisible"]
