@@ -143,3 +143,15 @@ def test_heads_that_nobody_counts_are_128_wide_where_they_share_their_keys(lint)
 def test_heads_that_nobody_counts_need_not_divide(lint):
     wide = GROUPED.replace("hidden 8192", "hidden 7168").format(one="134.5", tp="16 | 8")  # 56 heads, if they are 128 wide
     assert not [f for f in lint(wide) if f.code == "heads-divisible"]
+
+
+@pytest.mark.parametrize("said, right, wrong", [
+    ("7B (32 layers, hidden 4096, FFN 11008, 6.74B), 13B (40 layers, hidden 5120, FFN 13824, {}B), "
+     "34B (48 layers, hidden 8192, 8 KV heads, FFN 22016, 33.7B).", "13.02", "10.32"),
+    ("Small (24 layers, d_model 2048, FFN 5632, {}B) and large (32 layers, d_model 4096, 8 KV heads, FFN 14336, 7.24B).",
+     "1.44", "4.14"),
+    ("- 7B (32 layers, hidden 4096, FFN 11008, 6.74B) and 13B (40 layers, hidden 5120, FFN 13824, {}B)", "13.02", "130.2")])
+def test_of_models_side_by_side_each_is_held_to_its_own_shape(lint, said: str, right: str, wrong: str):
+    assert lint(f"# Shapes\n\n{said.format(right)}\n") == []
+    (found,) = lint(f"# Shapes\n\n{said.format(wrong)}\n")
+    assert (found.line, found.printed, found.proposed) == (3, f"{wrong}B", f"{right}B")

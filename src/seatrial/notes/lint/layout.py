@@ -694,8 +694,10 @@ def _ran(row: Row) -> bool:
 
 def heads(row: Row) -> list[Finding]:
     count, tp = row.record.heads, row.whole("tp") if row.record.heads else None
-    if not count or not tp or count % tp == 0 or "heads" in row.record.inferred and row.stated_above("heads") is None:
-        return []  # else nobody says how many there are
+    if not count or not tp or count % tp == 0:
+        return []
+    if count * 128 == row.hidden and "heads" in row.record.inferred and row.stated_above("heads") is None:
+        return []  # nobody says how many there are
     swap = _exchange(row)
     message = f"{count} heads over TP {tp}: {count} % {tp} = {count % tp}{swap}"
     return [row.find("heads-divisible", "error", message, name="tp", proposed=str(row.record.pp) if swap else None)]
