@@ -235,3 +235,22 @@ def test_two_rows_that_are_not_the_devices_of_the_text_are_each_told(lint):
     assert lint(SEVERAL) == []
     found = lint(SEVERAL.replace("1 | 1 | 32 | 256", "1 | 1 | 16 | 256").replace("2 | 8 | 2 | 16", "2 | 16 | 2 | 16"))
     assert [(f.line, f.code) for f in found] == [(6, "world-size"), (13, "world-size")]
+
+
+@pytest.mark.parametrize("data, model", [("data", "model"), ("data", "mdl"), ("data axis", "model axis"), ("data", "tensor")])
+def test_data_is_an_axis_where_it_gives_the_devices(lint, data: str, model: str):
+    mesh = MESH.replace("fsdp", data).replace("| model", f"| {model}")
+    assert lint(mesh) == []
+    (found,) = lint(mesh.replace("32 | 16 | 2", "32 | 16 | 1"))
+    assert (found.line, found.code) == (9, "world-size") and "TP" in found.message
+
+
+def test_data_in_billions_of_tokens_is_no_axis(lint):
+    assert lint("Sequence 2048.\n\n" + table("""
+        chips  data  batch  step (s)  tokens/s
+        4  10  64  3.693  35,492
+        8  10  128  3.695  70,946
+        16  20  256  3.711  141,279
+        32  20  512  3.715  282,255
+        64  40  1024  3.806  551,012
+    """)) == []

@@ -54,6 +54,7 @@ def fill_axes(sheet: Sheet) -> None:
     the text names, where most rows prove it."""
     for mates in sheet.tables.values():
         _fill_single(mates)
+        _fill_data(mates)
         for row in mates:
             shard = row.beside("shard") if row.tabular and row.record.dp is None else None
             if shard is not None:
@@ -110,6 +111,29 @@ def _fill_single(rows: list[Row]) -> None:
         for row, name in bare.items():
             known = tuple(sorted({*row.record.inferred, "gpus"}))
             row.record = replace(row.record, gpus=1, machine=row.record.machine or name, inferred=known)
+
+
+_DATA = frozenset(("data", "data axis", "axis data", "mesh data", "data mesh", "dp axis", "batch axis"))
+
+
+def _fill_data(mates: list[Row]) -> None:
+    """`data` with counts is an axis of a mesh, where it gives the devices with the others in nearly every row."""
+    if mates[0].record.dp is not None or not mates[0].record.gpus:
+        return
+    heading = next((one for one in mates[0].extras if normal(one) in _DATA), "")
+    if not heading:
+        return
+    rows = [row for row in mates[:500] if row.tabular and row.record.gpus and row.cells.get(heading, "").isdecimal()]
+    before = [row.record for row in rows]
+    for row in rows:
+        row.record = replace(row.record, dp=int(row.cells[heading][:6]), inferred=(*row.record.inferred, "dp"))
+    _fill_unnamed(rows)
+    odd = sum(_product(row) != row.record.gpus for row in rows)
+    for row, record in zip(rows, before):
+        if len(rows) > FEWEST and odd <= max(1, 0.15 * len(rows)):
+            row.columns["dp"] = heading
+        else:
+            row.record = record
 
 
 def _fill_unnamed(rows: list[Row]) -> None:
