@@ -197,3 +197,60 @@ def test_accumulation_under_any_short_word_gives_the_batch(lint, heading: str):
     assert lint(note) == []
     found = lint(note.replace("| 2 | 4 | 32 |", "| 2 | 4 | 16 |"))
     assert [(f.line, f.column, f.proposed) for f in found] == [(6, heading, "32")]
+
+
+MESH = "TPU, sequence 2048.\n\n" + table("""
+    slice  chips  fsdp  model  batch  step (s)  tokens/s
+    v4-8  4  4  1  64  3.693  35,492
+    v4-16  8  8  1  128  3.695  70,946
+    v4-32  16  16  1  256  3.711  141,279
+    v4-64  32  32  1  512  3.715  282,255
+    v4-64  32  16  2  512  3.996  262,406
+    v4-128  64  64  1  1024  3.806  551,012
+    v4-128  64  32  2  1024  4.015  522,329
+""")
+
+
+def test_the_model_axis_of_a_mesh_is_no_name_of_a_model(lint):
+    assert lint(MESH) == []
+    found = lint(MESH.replace("32 | 16 | 2", "32 | 16 | 1"))
+    assert [(f.line, f.code, f.column, f.proposed) for f in found] == [(9, "world-size", "model", "2")]
+
+
+SEVERAL = "Four nodes of 8 H200 (32 GPUs).\n\n" + table("""
+    seq  TP  CP  DP  GBS  s/step
+    8192  1  1  32  512  16.0
+    16384  1  1  32  256  18.7
+    16384  1  2  16  256  19.1
+    32768  2  2  8  128  25.6
+    65536  1  4  8  64  36.3
+    65536  2  4  4  64  38.3
+    131072  1  8  4  32  62.0
+    131072  1  16  2  32  66.2
+    262144  2  8  2  16  112.8
+""")
+
+
+def test_two_rows_that_are_not_the_devices_of_the_text_are_each_told(lint):
+    assert lint(SEVERAL) == []
+    found = lint(SEVERAL.replace("1 | 1 | 32 | 256", "1 | 1 | 16 | 256").replace("2 | 8 | 2 | 16", "2 | 16 | 2 | 16"))
+    assert [(f.line, f.code) for f in found] == [(6, "world-size"), (13, "world-size")]
+
+
+@pytest.mark.parametrize("data, model", [("data", "model"), ("data", "mdl"), ("data axis", "model axis"), ("data", "tensor")])
+def test_data_is_an_axis_where_it_gives_the_devices(lint, data: str, model: str):
+    mesh = MESH.replace("fsdp", data).replace("| model", f"| {model}")
+    assert lint(mesh) == []
+    (found,) = lint(mesh.replace("32 | 16 | 2", "32 | 16 | 1"))
+    assert (found.line, found.code) == (9, "world-size") and "TP" in found.message
+
+
+def test_data_in_billions_of_tokens_is_no_axis(lint):
+    assert lint("Sequence 2048.\n\n" + table("""
+        chips  data  batch  step (s)  tokens/s
+        4  10  64  3.693  35,492
+        8  10  128  3.695  70,946
+        16  20  256  3.711  141,279
+        32  20  512  3.715  282,255
+        64  40  1024  3.806  551,012
+    """)) == []

@@ -224,3 +224,28 @@ def test_a_total_leaves_out_the_rows_that_its_sentence_says(lint, said: str):
 
 def test_a_total_of_all_rows_is_one_though_something_else_is_left_out(lint):
     assert lint(PLANNED.format("In total 1,940,890 GPU-hours and 5,849 kUSD, without restarts.")) == []
+
+
+FAMILY = table("""
+    model  A100s  days  {hours}  cost
+    S  32  0.91  696  $1,253
+    M  32  2.32  1,783  $3,209
+    L  64  2.61  4,003  $7,205
+    XL  64  3.68  5,646  $10,163
+""") + "\n{said}\n"
+
+
+@pytest.mark.parametrize("hours, said", [
+    ("GPU-hours", "Together {} GPU-hours or $21,830."), ("A100 hours", "Overall {} A100-hours ($21.8k), evaluation on top."),
+    ("A100 hours", "All models together took {} GPU hours, $0.0218 million."), ("GPU hours", "Samen {} GPU-hours, $21,830.")])
+def test_a_total_is_one_by_other_words_and_in_hours_of_the_device(lint, hours: str, said: str):
+    assert lint(FAMILY.format(hours=hours, said=said.format("12,128"))) == []
+    found = lint(FAMILY.format(hours=hours, said=said.format("21,128")))
+    assert [(f.line, f.printed, f.proposed) for f in found] == [(8, "21,128", "12128")]
+
+
+@pytest.mark.parametrize("said", [
+    "Together with the failed runs 15,140 GPU hours.", "Overall we were granted 90,000 GPU hours, worth $162,000.",
+    "Putting it together took 3 days and 700 GPU hours.", "Together 12,128 GPU hours or $0.02M."])
+def test_hours_that_are_of_more_than_the_rows_are_no_total(lint, said: str):
+    assert lint(FAMILY.format(hours="GPU hours", said=said)) == []

@@ -313,3 +313,45 @@ def test_what_follows_from_the_layout_is_the_same_in_all_rows_of_it(lint, headin
 
 def test_what_another_setting_changes_by_a_little_does_not_follow_from_the_layout(lint):
     assert lint(STATES.format(heading="cost", one="33.4")) == []
+
+
+OVER_ABOVE = """32.8B on B200, sequence 4096. Speed-up over the bf16 row right above.
+
+| precision | GPUs | GBS | step (s) | tokens/s | tflops/gpu | speed-up |
+|---|---|---|---|---|---|---|
+| bf16 | 8 | 32 | 3.888 | 33,712 | 829 | - |
+| mxfp8 | 8 | 32 | 2.802 | 46,778 | 1151 | {one} |
+| bf16 | 16 | 64 | 3.889 | 67,407 | 829 | - |
+| mxfp8 | 16 | 64 | 2.803 | 93,523 | 1150 | 1.39x |
+| bf16 | 32 | 128 | {time} | 145,553 | 895 | - |
+| mxfp8 | 32 | 128 | 2.569 | 204,083 | 1255 | 1.40x |
+| bf16 | 64 | 256 | 3.603 | 291,029 | 895 | - |
+| mxfp8 | 64 | 256 | {last} | 405,803 | 1248 | 1.39x |
+"""
+
+
+def test_a_speed_up_over_the_row_above_is_told_beside_times_that_are_wrong(lint):
+    assert lint(OVER_ABOVE.format(one="1.39x", time="3.602", last="2.584")) == []
+    found = lint(OVER_ABOVE.format(one="1.93x", time="36.02", last="2.854"))
+    assert [(f.line, f.column, f.proposed) for f in found] == [
+        (6, "speed-up", "1.39"), (9, "step (s)", "3.602"), (12, "step (s)", "2.584")]
+
+
+PAIR = """13B, 40 layers, hidden 5120, sequence 2048, batch 512, on 64 A100.
+
+| TP | PP | MBS | time (ms) | samples/s | TFLOPs |
+|---|---|---|---|---|---|
+| 1 | 4 | 1 | 9149 | 55.96 | 147.3 |
+| 2 | 2 | 1 | 8764 | 58.42 | 153.8 |
+| 2 | 4 | 1 | 9115 | 56.17 | 147.8 |
+| 4 | 2 | 4 | 8807 | 58.14 | 153.0 |
+| 8 | 1 | 2 | {pair} | 120.9 |
+| 8 | 1 | 4 | 10310 | 49.66 | 130.7 |
+| 8 | 1 | 8 | 9822 | 52.13 | 137.2 |
+"""
+
+
+def test_two_figures_of_another_row_say_more_than_one_digit(lint):
+    assert lint(PAIR.format(pair="11150 | 45.92")) == []
+    (found,) = lint(PAIR.format(pair="8807 | 58.14"))
+    assert (found.line, found.code, found.column) == (9, "pasted-pair", "time (ms)") and "line 8" in found.message

@@ -257,3 +257,24 @@ def test_a_sequence_that_another_table_denies_too_is_the_one_of_two(tmp_path: Pa
         for gbs, time in ((128, 0.205), (256, 0.369), (512, 0.671), (1024, 1.318)))
     found = [f for f in said(tmp_path, head + one + two) if f.code == "header-vs-row"]
     assert {(f.line, f.printed, f.proposed) for f in found} == {(1, "1024", "2048")}
+
+
+STRONG = """Nodes of 4 V100, batch of 768 sequences of 512 tokens.
+
+| GPU | Nodes | s/it | tok/s |
+|---|---|---|---|
+| 1 | 1 | 19.30 | 20,374 |
+| 2 | 1 | 9.546 | 41,191 |
+| {one} | 1 | 4.718 | 83,344 |
+| 8 | 2 | 2.538 | 154,932 |
+| 12 | {three} | 1.760 | 223,418 |
+| 16 | 4 | 1.356 | 289,982 |
+| 32 | 8 | 0.741 | 530,656 |
+"""
+
+
+def test_a_part_of_one_node_is_where_scaling_starts(tmp_path: Path):
+    path = tmp_path / "notes.md"
+    for one, three, lines in ((4, 3, []), (3, 3, []), (4, 13, [9]), (4, 1, [9]), (16, 3, [7])):
+        path.write_text(STRONG.format(one=one, three=three))
+        assert [f.line for f in look_at([str(path)])[0] if f.level == "error"] == lines

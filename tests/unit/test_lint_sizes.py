@@ -59,3 +59,99 @@ def test_a_count_without_the_embedding_or_a_name_in_two_rows_is_no_slip(lint) ->
     named = LADDER.replace("| 16 | 354 |", "| 16 | 405 |")
     row = next(line for line in named.splitlines() if "405" in line)
     assert not [f for f in lint(named + row.replace("0.791", "0.794") + "\n") if f.level == "error"]
+
+
+CARD = """All models: RoPE, RMSNorm, SwiGLU, vocabulary 50304. The two small ones tie their embeddings.
+
+| model | layers | hidden | heads | FFN | parameters |
+| --- | ---: | ---: | ---: | ---: | ---: |
+| 125M | 12 | 768 | 12 | 2048 | 124M |
+| 360M | 24 | 1024 | 16 | 2816 | 360M |
+| 1B | 16 | 2048 | 16 | 5632 | 1.03B |
+| 1.5B | 24 | 2048 | 16 | 5632 | {second} |
+| 3B | 32 | 2560 | 32 | 6912 | 2.80B |
+| 7B | {layers} | 4096 | 32 | 11008 | 6.89B |
+| 13B | 40 | 5120 | 40 | 13824 | 13.20B |
+"""
+
+
+def test_a_card_counts_embeddings_in_two_ways_and_is_held_to_both(lint):
+    assert lint(CARD.format(second="1.44B", layers=32)) == []
+    found = lint(CARD.format(second="1.04B", layers=23))
+    assert [(f.line, f.level, f.column, f.proposed) for f in found] == [
+        (8, "error", "parameters", "1.44B"), (10, "error", "layers", "32")]
+
+
+ACROSS = """# Models
+
+| | S | M | L | XL |
+|---|---|---|---|---|
+| layers | 12 | 24 | 32 | 40 |
+| hidden | 768 | 1024 | {hidden} | 5120 |
+| heads | 12 | 16 | 32 | 40 |
+| FFN | 2048 | 2816 | 11008 | 13824 |
+| vocabulary | 50304 | 50304 | 50304 | 50304 |
+| parameters | 162M | 411M | 6.89B | {last} |
+"""
+
+
+def test_a_table_of_shapes_that_is_turned_round_is_held_to_its_counts(lint):
+    assert lint(ACROSS.format(hidden=4096, last="13.20B")) == []
+    found = lint(ACROSS.format(hidden=4096, last="31.20B"))
+    assert [(f.line, f.column, f.proposed) for f in found] == [(10, "parameters", "13.20B")]
+    found = lint(ACROSS.format(hidden=2048, last="13.20B"))
+    assert [(f.line, f.column, f.proposed) for f in found] == [(6, "hidden", "4096")]
+
+
+DENIED = """18 layers, d 2048, 8 heads, MLP 16384 (gated), vocabulary 256128. {}
+
+| chips | batch (seqs) | step (s) | tokens/s | tokens/s/chip |
+| ---: | ---: | ---: | ---: | ---: |
+| 4 | 64 | 3.693 | 35,492 | 8,873 |
+| 8 | 128 | 3.695 | 70,946 | 8,868 |
+| 16 | 256 | 3.711 | 141,279 | 8,830 |
+| 32 | 512 | 3.715 | 282,255 | 8,820 |
+"""
+
+
+@pytest.mark.parametrize("said", ["Sequence {}.", "Context length {}.", "seq {}"])
+def test_a_width_that_is_what_the_sequence_should_be_excuses_nothing(lint, said: str):
+    assert lint(DENIED.format(said.format(2048))) == []
+    assert [(f.line, f.code, f.proposed) for f in lint(DENIED.format(said.format(4096)))] == [(1, "header-vs-row", "2048")]
+
+
+GROUPED = """Llama: 7B (32 layers, hidden 4096, FFN 11008), 34B (48 layers, hidden 8192, 8 KV heads, FFN 22016). Sequence 4096.
+TFLOPS are 6 N per token, vocabulary 32000.
+
+| model | GPUs | TP | DP | batch | step (s) | tok/s/GPU | TFLOPS/GPU |
+| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
+| 7B | 8 | 1 | 8 | 64 | 9.80 | 3344 | 135.2 |
+| 7B | 16 | 1 | 16 | 128 | 9.83 | 3333 | 134.8 |
+| 7B | 32 | 1 | 32 | 256 | 10.30 | 3181 | 128.6 |
+| 34B | 32 | 4 | 8 | 128 | 24.66 | 664 | {one} |
+| 34B | 64 | 4 | 16 | 256 | 25.09 | 653 | 132.2 |
+| 34B | 128 | {tp} | 512 | 26.03 | 629 | 127.4 |
+"""
+
+
+def test_heads_that_nobody_counts_are_128_wide_where_they_share_their_keys(lint):
+    assert lint(GROUPED.format(one="134.5", tp="4 | 32")) == []
+    (found,) = lint(GROUPED.format(one="314.5", tp="4 | 32"))
+    assert (found.line, found.column, found.proposed) == (9, "TFLOPS/GPU", "134.5")
+
+
+def test_heads_that_nobody_counts_need_not_divide(lint):
+    wide = GROUPED.replace("hidden 8192", "hidden 7168").format(one="134.5", tp="16 | 8")  # 56 heads, if they are 128 wide
+    assert not [f for f in lint(wide) if f.code == "heads-divisible"]
+
+
+@pytest.mark.parametrize("said, right, wrong", [
+    ("7B (32 layers, hidden 4096, FFN 11008, 6.74B), 13B (40 layers, hidden 5120, FFN 13824, {}B), "
+     "34B (48 layers, hidden 8192, 8 KV heads, FFN 22016, 33.7B).", "13.02", "10.32"),
+    ("Small (24 layers, d_model 2048, FFN 5632, {}B) and large (32 layers, d_model 4096, 8 KV heads, FFN 14336, 7.24B).",
+     "1.44", "4.14"),
+    ("- 7B (32 layers, hidden 4096, FFN 11008, 6.74B) and 13B (40 layers, hidden 5120, FFN 13824, {}B)", "13.02", "130.2")])
+def test_of_models_side_by_side_each_is_held_to_its_own_shape(lint, said: str, right: str, wrong: str):
+    assert lint(f"# Shapes\n\n{said.format(right)}\n") == []
+    (found,) = lint(f"# Shapes\n\n{said.format(wrong)}\n")
+    assert (found.line, found.printed, found.proposed) == (3, f"{wrong}B", f"{right}B")

@@ -76,3 +76,19 @@ def test_a_tenth_of_the_memory_that_all_others_need_has_a_point_that_moved(lint:
 
 def test_states_that_were_moved_out_need_none(lint: Lint):
     assert lint(VARIANTS.format(one="71.2", other="6.15", more=" with offload")) == []
+
+
+EXPERTS = """# Mixture, 64 experts, one node of 8 H100
+
+| top-k | s/step | TFLOPS per GPU | val loss |
+| --- | --- | --- | --- |
+| 2 | 7.972 | {one} | 2.940 |
+| 4 | 8.211 | 192.8 | 2.910 |
+| 6 | 8.923 | 220.1 | 2.892 |
+| 8 | 9.770 | 240.0 | 2.880 |
+"""
+
+
+def test_more_experts_for_a_token_are_more_work(lint: Lint):
+    assert lint(EXPERTS.format(one="150.8")) == []
+    assert [f.line for f in lint(EXPERTS.format(one="15.08"))] == [5]

@@ -66,7 +66,14 @@ def _judge(row: Row) -> tuple[list[Broken], list[Kept]]:
                 broken.append((relation, rule, off))
             elif row.record.gpus or math.prod(getattr(row.record, axis) or 1 for axis in AXES) <= (row.counted or math.inf):
                 unsaid.append((relation, rule, off))  # else nobody says how many processes a node has
+    if len(broken) == 1 and row.record.nodes == 1 and _part_of_a_node(*broken[0]):
+        broken.clear()
     return [*broken, *unsaid], kept
+
+
+def _part_of_a_node(relation: Relation, _: Rule, off: float) -> bool:
+    """Fewer devices than a node has, on one: a table of scaling starts there, and all else that the row says agrees."""
+    return off < 0 and relation.terms[:2] == (("gpus", 1), ("nodes", -1))
 
 
 def _keeps(row: Row, relation: Relation, rule: Rule) -> bool:

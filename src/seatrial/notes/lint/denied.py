@@ -52,7 +52,7 @@ def stated_otherwise(mates: list[Row]) -> list[Finding]:
     meant = min(values)
     words = "\n".join(first.sheet.text(first).lines[line - 1 : line])
     clauses = [one for one in re.split(r"[,;()]", words) if re.search(rf"(?<![\d.]){meant:g}(?![\d.])", one)]
-    if any(not re.search(r"hidden|dim|width|ffn|mlp|layers", one, re.IGNORECASE) for one in clauses):
+    if any(not re.search(r"hidden|dim|width|ffn|mlp|layers|embed|\bd\b|d_|\bh\b|n_", one, re.IGNORECASE) for one in clauses):
         return []  # it says both, of one thing and of another
     hints = first.sheet.text(first).hints
     loosely, surely = (hints.nearest(first.record, name, surely=sure) for sure in (False, True))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from seatrial.notes.lint.digits import slip, slips
 from seatrial.notes.lint.findings import Finding
@@ -208,8 +208,12 @@ def _counted(file: str, lines: tuple[str, ...]) -> list[Finding]:
             continue
         several = len({said["layers"] for line in block if (said := read_sentence(line)).get("layers")}) > 1
         for number, line in enumerate(block, start):
-            for part in _parts(line):
+            parts = _parts(line)
+            grouped = len(parts) > 1 and any("kv_heads" in read_sentence(part) for part in parts)
+            for part in parts:
                 shape = _shape_of([part]) or (None if several or not _PARAMS.search(part) else _shape_of(block))
+                if grouped and shape is not None and "kv_heads" not in read_sentence(part):
+                    shape = replace(shape, shared=1.0)  # of models side by side, those share keys that are said to
                 if shape is not None:
                     found += _too_many(file, number, part, shape, whole)
     return found
@@ -242,9 +246,12 @@ _MARKS = re.compile(r"(?<!\w)[*`_]{1,3}(?=\S)|(?<=\S)[*`]{1,3}")
 
 def _parts(line: str) -> list[str]:
     """A line, or where it describes several models what stands in its brackets or between its semicolons."""
-    if "layers" in read_sentence(line) or not _PARAMS.search(line):
+    if "layers" in read_sentence(line):
         return [line]
-    inside = re.findall(r"\(([^()]*)\)", line)
+    inside = re.findall(r"\(([^()]*)\)", line) if "(" in line else []
+    if not _PARAMS.search(line):
+        shapes = [part for part in inside if "layers" in read_sentence(part)] if len(inside) > 1 else []
+        return shapes if len(shapes) > 1 else [line]
     return [part for part in inside or re.split(r"[;.] ", line) if "layers" in read_sentence(part)] or [line]
 
 

@@ -54,6 +54,7 @@ def fill_axes(sheet: Sheet) -> None:
     the text names, where most rows prove it."""
     for mates in sheet.tables.values():
         _fill_single(mates)
+        _fill_data(mates)
         for row in mates:
             shard = row.beside("shard") if row.tabular and row.record.dp is None else None
             if shard is not None:
@@ -66,7 +67,7 @@ def fill_axes(sheet: Sheet) -> None:
             continue
         open_ = [name for name in ("tp", "pp") if all(getattr(row.record, name) is None for row in rows)]
         counted = any(row.record.gpus or row.record.nodes for row in rows)
-        devices = None if counted else sheet.text(rows[0]).hints.devices(rows[0].record.source_line or 0)
+        devices = stated = None if counted else sheet.text(rows[0]).hints.devices(rows[0].record.source_line or 0)
         if not open_ and devices is None:
             continue
         if devices is None and not counted:
@@ -74,8 +75,9 @@ def fill_axes(sheet: Sheet) -> None:
         count = {row: row.record.gpus or row.record.nodes or devices for row in rows}
         shares = {row: Fraction(count, _product(row)) for row, count in count.items() if count}
         usual, often = mode(shares.values())
-        # An axis that differs from row to row without a word is no slip of several rows.
-        if not isinstance(usual, Fraction) or often < FEWEST or len(shares) - often > max(1, 0.1 * len(shares)):
+        # An axis that differs from row to row without a word is no slip of several rows; what the text counts is said.
+        odd = 0.25 if usual == 1 and devices is not None and devices == stated else 0.1
+        if not isinstance(usual, Fraction) or often < FEWEST or len(shares) - often > max(1, odd * len(shares)):
             continue
         rest = {name: 1 for name in open_}
         if usual != 1 and not any(row.record.nodes and not row.record.gpus for row in rows):
@@ -111,16 +113,44 @@ def _fill_single(rows: list[Row]) -> None:
             row.record = replace(row.record, gpus=1, machine=row.record.machine or name, inferred=known)
 
 
+_DATA = frozenset(("data", "data axis", "axis data", "mesh data", "data mesh", "dp axis", "batch axis"))
+
+
+def _fill_data(mates: list[Row]) -> None:
+    """`data` with counts is an axis of a mesh, where it gives the devices with the others in nearly every row."""
+    if mates[0].record.dp is not None or not mates[0].record.gpus:
+        return
+    heading = next((one for one in mates[0].extras if normal(one) in _DATA), "")
+    if not heading:
+        return
+    rows = [row for row in mates[:500] if row.tabular and row.record.gpus and row.cells.get(heading, "").isdecimal()]
+    before = [row.record for row in rows]
+    for row in rows:
+        row.record = replace(row.record, dp=int(row.cells[heading][:6]), inferred=(*row.record.inferred, "dp"))
+    _fill_unnamed(rows)
+    odd = sum(_product(row) != row.record.gpus for row in rows)
+    for row, record in zip(rows, before):
+        if len(rows) > FEWEST and odd <= max(1, 0.15 * len(rows)):
+            row.columns["dp"] = heading
+        else:
+            row.record = record
+
+
 def _fill_unnamed(rows: list[Row]) -> None:
-    """A column under a heading that nobody knows, by which the other axes give the devices in nearly every row, is one too."""
+    """A column under a heading that nobody knows, by which the other axes give the devices in nearly every row, is one too; so
+    is `model` with counts for names, the axis of a mesh."""
     if len(rows) <= FEWEST or any(row.record.tp or not row.record.gpus for row in rows):
         return
-    for heading in rows[0].extras:
+    model = rows[0].columns.get("size_label")
+    for heading in (*rows[0].extras, *([model] if model else [])):
+        if not rows[0].cells.get(heading, "").isdecimal():
+            continue
         factors = [int(cell) if (cell := row.cells.get(heading, "")).isdecimal() and len(cell) < 6 else 0 for row in rows]
         agree = [factor for row, factor in zip(rows, factors) if factor * _product(row) == row.record.gpus]
-        if all(factors) and len({*agree}) > 1 and len(rows) - len(agree) <= max(1, 0.15 * len(rows)) and len(agree) > FEWEST:
+        differ = {*(agree if heading != model else factors)}
+        if all(factors) and len(differ) > 1 and len(rows) - len(agree) <= max(1, 0.15 * len(rows)) and len(agree) > FEWEST:
             for row, factor in zip(rows, factors):
-                row.record = replace(row.record, tp=factor)
+                row.record = replace(row.record, tp=factor, size_label=row.record.size_label if heading != model else "")
                 row.columns["tp"] = heading
             return
 
@@ -690,6 +720,8 @@ def heads(row: Row) -> list[Finding]:
     count, tp = row.record.heads, row.whole("tp") if row.record.heads else None
     if not count or not tp or count % tp == 0:
         return []
+    if count * 128 == row.hidden and "heads" in row.record.inferred and row.stated_above("heads") is None:
+        return []  # nobody says how many there are
     swap = _exchange(row)
     message = f"{count} heads over TP {tp}: {count} % {tp} = {count % tp}{swap}"
     return [row.find("heads-divisible", "error", message, name="tp", proposed=str(row.record.pp) if swap else None)]

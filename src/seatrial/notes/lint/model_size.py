@@ -89,36 +89,64 @@ def _to_the_last_digit(mates: list[Row]) -> list[Finding]:
         if size is not None and size[1] <= _DIGITS * size[0] and (counted := sizes(row)) is not None:
             ratios[row] = size[0] / counted[1]
     kept = [row for row, ratio in ratios.items() if abs(ratio - 1) < _COUNTED]
-    if len({row.record.size_label for row in kept}) < 2 or 2 * len(kept) < len(ratios):
+    if len({row.record.size_label for row in kept}) < 2:
+        return []
+    besides = {row for row, ratio in ratios.items() if abs(ratio - 1) >= 3 * _COUNTED and _counted_otherwise(row, ratio)}
+    if 2 * (len(kept) + len(besides)) < len(ratios):
         return []
     found = []
     layers = {mate.record.layers for mate in mates} - {None}
+    shapes = {(mate.record.layers, mate.record.hidden) for mate in mates}
     counts = Counter((row.record.size_label, row.layers, row.hidden) for row in ratios)
     for row, ratio in ratios.items():
         if abs(ratio - 1) < 3 * _COUNTED:
             continue
+        if counts[row.record.size_label, row.layers, row.hidden] > 1 or row in besides:
+            continue  # a name that its author chose
         without, low, _ = sizes(row) or (1.0, 1.0, 1.0)
-        ways = (without, (without + low) / 2) if is_gated(row.record.family) else (without,)
-        otherwise = any(abs(ratio * low / way - 1) < _COUNTED for way in ways)
-        if counts[row.record.size_label, row.layers, row.hidden] > 1 or otherwise:
-            continue  # a name that its author chose, or a count without the embedding, or once where it is tied
         tied = abs(ratio * low / (2 * low - without) - 1) < _COUNTED
         undescribed = not _known(row) and fits_label(row)
         # As many layers as another row has would be the count.
         need = (ratio * low - (low - without)) * (row.layers or 1) / without
         solved = round(need) if row.reading is not None and row.reading.fits(row, layers=max(1, round(need))) else None
-        meant = next((n for n in (*layers, solved) if n and n != row.layers and abs(need / n - 1) < _COUNTED), None)
+        meant = next((n for n in (*layers, solved) if n and n != row.layers and abs(need / n - 1) < _COUNTED
+                      and (n, row.record.hidden) not in shapes), None)  # fmt: skip
         if meant and not tied and row.states("layers"):
             message = f"layers {row.layers} -> {meant}: {row.record.size_label} parameters, but {_billions(row)}"
             found.append(row.find("label-vs-params", "error", message, name="layers", proposed=str(meant)))
             continue
         if undescribed and not tied:
             continue
+        if not tied and (wide := _as_wide(row, mates)) is not None and (row.layers, wide) not in shapes:
+            message = f"hidden {row.hidden} -> {wide}: {row.record.size_label} parameters, but {_billions(row)}"
+            found.append(row.find("label-vs-params", "error", message, name="hidden", proposed=str(wide)))
+            continue
         why = ": the embedding is counted twice, though it is tied" if tied else ""
         message = f"{row.record.size_label} parameters, but {_billions(row)}, as the other rows count{why}"
         row.reasons["size_label"] = "label-vs-params"
         found.append(row.find("label-vs-params", "error", message, name="size_label", proposed=_as_label(row, low)))
     return found
+
+
+def _as_wide(row: Row, mates: list[Row]) -> int | None:
+    """The hidden size by which the count is right, where it is another row's, or heads as wide as they mostly are."""
+    size, heads, hidden = label_parameters(row.record.size_label), row.record.heads, row.hidden
+    if size is None or not row.states("hidden"):
+        return None
+    likely = {mate.record.hidden for mate in mates} | ({64 * heads, 128 * heads} if heads else set())
+    fitting = []
+    for wide in likely - {None, hidden}:
+        row.hidden = wide
+        fitting += [wide] if (counted := sizes(row)) and abs(size[0] / counted[1] - 1) < _COUNTED else []
+    row.hidden = hidden
+    return fitting[0] if len(fitting) == 1 else None
+
+
+def _counted_otherwise(row: Row, ratio: float) -> bool:
+    """Whether a count is one without the embedding, or with it once where it is tied."""
+    without, low, _ = sizes(row) or (1.0, 1.0, 1.0)
+    ways = (without, (without + low) / 2) if is_gated(row.record.family) else (without,)
+    return any(abs(ratio * low / way - 1) < _COUNTED for way in ways)
 
 
 def _as_label(row: Row, count: float) -> str:
@@ -448,7 +476,10 @@ _ABOUT = 0.12
 
 
 def fill_gates(sheet: Sheet) -> None:
-    """A feed-forward whose width is said and its kind is not: a gated one where only that gives the size of the label."""
+    """A feed-forward whose width is said and its kind is not: a gated one where only that gives the size of the label; of a
+    label that neither gives, as the other rows of its table have it."""
+    kinds: dict[object, set[bool]] = {}
+    neither: list[Row] = []
     for row in sheet.rows:
         record = row.record
         if record.family or not record.ffn or row.mixture or not record.size_label or not row.layers or not row.hidden:
@@ -457,6 +488,12 @@ def fill_gates(sheet: Sheet) -> None:
         row.record = replace(record, family="llama", inferred=tuple(sorted({*record.inferred, "family"})))
         if plain or sizes(row) is None or not fits_label(row, strict=True):
             row.record = record
+            neither += [row] if not plain else []
+        if row.record is not record or plain:
+            kinds.setdefault(row.key, set()).add(not plain)
+    for row in neither:
+        if kinds.get(row.key) == {True}:
+            row.record = replace(row.record, family="llama", inferred=tuple(sorted({*row.record.inferred, "family"})))
 
 
 def fill_shapes(sheet: Sheet) -> None:

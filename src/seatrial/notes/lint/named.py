@@ -243,7 +243,7 @@ def _above(rows: list[Row], name: str) -> Iterator[dict[Row, Row]]:
 
 def _against_other(rows: list[Row], before: dict[Row, Row], terms: Terms, ways: tuple[Terms, ...]) -> Way | None:
     """Shares of what other rows have."""
-    way, others = Way(terms), 0
+    way, others, besides = Way(terms), 0, 0
     chance = float(sum(_product(rows[0], each) is not None for each in ways) or len(ways))
     for at, row in enumerate(rows):
         measured = _share_of(row, before[row], terms) if row in before else None
@@ -254,13 +254,14 @@ def _against_other(rows: list[Row], before: dict[Row, Row], terms: Terms, ways: 
             way.kept += 1
             chance *= min(1.0, 2 * may / 0.1)  # people compare what is nearly alike
         else:
-            others += 1
             by_others = (_share_of(row, before[row], (terms[0], *each)) for each in ways if each != terms[1:])
             right = any(other is not None and abs(other[1]) <= other[2] for other in by_others)
             if right and not _of_all(row, before[row], off, may):
+                besides += 1
                 continue  # it is right by another figure: this one is not, here or there
+            others += 1
         way.groups[row], way.constants[at] = at, base
-    return way if way.kept >= 2 and way.kept > 1.5 * others and chance < CHANCE else None
+    return way if way.kept >= max(2, besides) and way.kept > 1.5 * others and chance < CHANCE else None
 
 
 def _of_all(row: Row, match: Row, off: float, may: float) -> bool:

@@ -201,7 +201,12 @@ class Hints:
         if "gpus" in new and (record.gpus or record.nodes or record.dp):
             del new["gpus"]
         if "kv_heads" in new and record.heads is None and "heads" not in new:
-            del new["kv_heads"]
+            # Heads that share their keys are 128 wide nearly always.
+            heads, rest = divmod(int(new.get("hidden") or record.hidden or 0), 128)  # type: ignore[call-overload]
+            if not heads or rest or heads % 8 or heads % int(new["kv_heads"]):  # type: ignore[call-overload]
+                del new["kv_heads"]
+            else:
+                new["heads"] = heads
         if not new:
             return record
         new["inferred"] = tuple(sorted({*record.inferred, *new}))

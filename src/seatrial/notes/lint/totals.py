@@ -34,8 +34,9 @@ _MEAN = re.compile(r"mean|average|avg\.?|Ø|⌀|mittel(?:wert)?|schnitt|moyenne|
 _ADDED = re.compile(r"\b(?:hours?|days?|weeks?|h|costs?|price|usd|eur|dollars?|euros?|tokens|steps|iterations|iters|updates|"
                     r"kwh|mwh|energy|samples|charge)\b|[$€£]", re.IGNORECASE)  # fmt: skip
 _A_RATE = re.compile(r"\bper\b|\ba second\b|rate\b|\bbatch|\bseq|tflops|mfu", re.IGNORECASE)
-_IN_ALL = re.compile(r"\b(?:in total|totals?|total(?:ling|led)|altogether|all in all|sums? (?:up )?to|adds? up to|combined|"
-                     r"so far|insgesamt|zusammen|gesamt|au total|en total|in totale|итого|всего|in all|somando|"
+_IN_ALL = re.compile(r"\b(?:in total|totals?|total(?:ling|led)|all in all|sums? (?:up )?to|adds? up to|combined|"
+                     r"so far|insgesamt|zusammen|gesamt|au total|en total|in totale|итого|всего|in all|somando|(?:al)?together|"
+                     r"overall|tutti insieme|nel complesso|samen|razem|tillsammans|"
                      r"ao todo|no total|sumando|en todo|sommando|en tout|aufsummiert)\b|合計|总计|合计|總計|합계|총합",
                      re.IGNORECASE)  # fmt: skip
 _OF_THE_ROWS = re.compile(r"\b(?:sums?|totals?) of (?:the|all|these|those)\b|\b(?:all|the) rows\b|\b(?:rows?|table) above\b|"
@@ -43,12 +44,16 @@ _OF_THE_ROWS = re.compile(r"\b(?:sums?|totals?) of (?:the|all|these|those)\b|\b(
                           r"\b(?:coluna|columna|colonn[ea]|Spalte)\b|столбц",
                           re.IGNORECASE)  # fmt: skip
 """Words by which a sentence says that its total is of the rows, and of nothing else."""
-_WORDS = ("total", "altogether", "all in all", "sum", "add", "combined", "so far", "gesamt", "zusammen", "итого", "всего",
-          "in all", "soma", "todo", "en tout", "somma", "aufsumm", "합계", "총합", "合計", "总计", "合计", "總計")  # fmt: skip
+_WORDS = ("total", "together", "overall", "insieme", "complesso", "samen", "razem", "tillsammans", "all in all", "sum",
+          "add", "combined", "so far", "gesamt", "zusammen", "итого", "всего", "in all", "soma", "todo", "en tout", "somma",
+          "aufsumm", "합계", "총합", "合計", "总计", "合计", "總計")  # fmt: skip
 """Without one of these, in small letters, a text has no such sentence."""
-_UNIT = (r"(?:[kMBT]\s)?(?:(?:GPU|node|TPU|chip|card|device|NPU|HPU)[ -]?)?(?:hours?|h|days?|iterations?|iters|steps|updates|"
-         r"tokens|kWh|MWh|k?EUR|k?USD|euros?|dollars?)")  # fmt: skip
-_SAID = re.compile(rf"([$€£])\s?({NUMBER.pattern})|(?<![\w.,$€£-])({NUMBER.pattern})\s?({_UNIT})\b"
+_MADE = r"(?:[AHVBLP]|GH|GB|MI)\d{2,3}X?"
+"""Devices by their names, in whose hours people count too."""
+_UNIT = (rf"(?:[kMBT]\s)?(?:(?:GPU|node|TPU|chip|card|device|NPU|HPU|{_MADE})[ -]?)?(?:hours?|h|days?|iterations?|iters|"
+         r"steps|updates|tokens|kWh|MWh|k?EUR|k?USD|euros?|dollars?)")  # fmt: skip
+_SAID = re.compile(rf"([$€£])\s?({NUMBER.pattern})(?P<times>\s?[kMB](?!\w)|\s(?:thousand|million)\b)?|"
+                   rf"(?<![\w.,$€£-])({NUMBER.pattern})\s?({_UNIT})\b"
                    r"(?! ?(?:/|per\b|a\b|each\b))", re.IGNORECASE)  # fmt: skip
 _LIST_OF_TOTALS = re.compile(
     r"#{1,6}\s*(?:the )?(?:(?:grand )?totals?|in total|sums?|overall|summen?|gesamt|insgesamt|totaux|totales|totali|totais|"
@@ -58,6 +63,7 @@ _A_TOTAL = re.compile(rf"(?:[-*+]\s+)?([^\d:=|]{{2,40}}?)\s*[:=]\s*[~≈]?(?:[A-
                       r"([kMBT](?!\w))?[^\d]{0,20}")  # fmt: skip
 _OF_TRAINING = re.compile(r"^(?:total|training|wall clock|wall|in training|all) ")
 MOST_LISTED = 12
+_SPELLED = {"thousand": "k", "million": "M"}
 _TIMES = {"k": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 OFF, NEAR = 0.02, 0.02
 """From which share on a total is off; and within which, of a sentence, it agrees with what rows scatter about."""
@@ -271,6 +277,7 @@ def _said(line: str, number: int, rows: list[Row]) -> Iterator[_Said]:
         text = next(group for group in groups if group[:1].isdigit())
         unit = next(group for group in groups if group is not text)
         scale, _, bare = unit.partition(" ") if unit[:1] in _TIMES and unit[1:2] == " " else ("", "", unit)
+        scale = _SPELLED.get(times := (match["times"] or "").strip(), times) or scale
         if bare.casefold() in ("kusd", "keur") and not any(bare.casefold() in one.casefold() for one in rows[0].record.printed):
             continue
         sums = _of_rows(normal(bare) or bare, rows)
@@ -284,14 +291,18 @@ _PLAIN = {"h": "hours", "hour": "hours", "day": "days", "iters": "iterations", "
           "euro": "€"}  # fmt: skip
 
 
+def _plain(word: str) -> str:
+    return _PLAIN.get(word) or ("gpu" if re.fullmatch(_MADE, word, re.IGNORECASE) else word)
+
+
 def _of_rows(unit: str, rows: list[Row]) -> tuple[float, ...]:
     """The sums of the column that holds such figures, where one alone does; of tokens also what iterations give."""
-    words = " ".join(_PLAIN.get(word, word) for word in unit.split())
+    words = " ".join(_plain(word) for word in unit.split())
     sums: list[tuple[float, ...]] = []
     for heading in rows[0].record.printed:
         its = normal(in_english(clean(heading), surely=True))
         money = bool(re.search(r"\b(?:cost|price|usd|eur|dollars?|euros?|charge)\b|[$€£]", f"{its} {heading}"))
-        its = " ".join(_PLAIN.get(word, word) for word in its.split())
+        its = " ".join(_plain(word) for word in its.split())
         same = money if words in ("$", "€", "£") else re.fullmatch(rf"(?:(?:wall|total|training) )?{words}(?: [bmt])?", its)
         column = [_figures(row, heading) for row in rows] if same and not _A_RATE.search(its) else []
         if column and all(one is not None for one in column):

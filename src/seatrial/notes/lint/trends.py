@@ -218,6 +218,7 @@ def _thing(row: Row) -> tuple[object, ...]:
 def _switches(row: Row) -> tuple[object, ...]:
     record = row.record
     return (record.zero_stage, record.recompute, record.dtype, record.engine, record.attention, record.vp, record.schedule,
+            (record.experts, record.top_k, record.shared_experts, record.expert_ffn, record.ffn),
             (row.beside("shard"), row.beside("replicate")), tuple(settings(row)))  # fmt: skip
 
 

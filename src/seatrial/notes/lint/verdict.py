@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from seatrial.notes.lint.broken import Broken, is_found, is_part, of_another_batch
+from seatrial.notes.lint.broken import Broken, broken_and_kept, is_found, is_part, of_another_batch
 from seatrial.notes.lint.copied import is_fine, source, stale
 from seatrial.notes.lint.findings import Finding, Level
 from seatrial.notes.lint.headings import EXTRA
@@ -55,6 +55,9 @@ def report(row: Row, broken: list[Broken], repairs: list[Repair]) -> list[Findin
     if level == "error" and (all(relation in AT_ONCE for relation, _, _ in broken) or of_another_batch(row, broken)):
         level = "warning"  # it may be the one that accumulates
     row.settled = level != "info"
+    # Two figures of another row, which agree with all else there, say more than a digit that is another one.
+    if level == "error" and best is not None and "one digit" in best.why and (found := _pasted(row, broken, whole=True)):
+        return [found]
     if best is not None and known:
         code = best.code or _code(best.name, broken)
         if level == "info":
@@ -78,19 +81,20 @@ def report(row: Row, broken: list[Broken], repairs: list[Repair]) -> list[Findin
         if level == "error" and (pasted := _pasted(row, broken)) is not None:
             return [pasted]
         row.settled = False
-        found = all(is_found(relation) for relation, _, _ in broken)
-        if not shown or found or _others_will_say(broken):
+        if not shown or all(is_found(relation) for relation, _, _ in broken) or _others_will_say(broken):
             return []
     return [row.find(_code(shown[0], broken), level, f"{facts}: {open_end}", name=shown[0])]
 
 
-def _pasted(row: Row, broken: list[Broken]) -> Finding | None:
+def _pasted(row: Row, broken: list[Broken], *, whole: bool = False) -> Finding | None:
     """Several figures that are another row's, where each relation that the row breaks has one of them, and what else was
-    measured is the row's own."""
+    measured is the row's own; `whole`: of one that breaks nothing itself."""
     own = [name for name in (*MEASURES, *(EXTRA + heading for heading in row.extras)) if row.printed(name) is not None]
     for mate in sorted((mate for mate in row.around if mate is not row), key=lambda mate: abs(mate.place - row.place)):
         same = [name for name in own if mate.cell(name) == row.cell(name) and is_fine(row.cell(name))]
         if len(same) < 2 or not all(any(is_part(name, relation) for name in same) for relation, _, _ in broken):
+            continue
+        if whole and broken_and_kept(mate)[0]:
             continue
         others = [name for name in own if name in MEASURES and name not in same and row.cell(name) != mate.cell(name)]
         told = [(name, off) for relation, _, off in broken for name, power in relation.terms
