@@ -204,3 +204,26 @@ def test_each_row_is_held_against_its_own_device(tmp_path: Path):
 ])  # fmt: skip
 def test_what_cannot_be_solved_is_left_alone(tmp_path: Path, text: str):
     assert [line for line in say(tmp_path, text) if line[2] in ("inf", "nan", "0")] == []
+
+
+UNSAID_DEVICES = """# On the lab's machine
+
+| run | batch | seq | s/step | tok/s | tok/s/GPU |
+|---|---|---|---|---|---|
+| a | 64 | 2048 | 4.54 | 28870 | 3609 |
+| b | 64 | 2048 | 4.50 | 29127 | {b} |
+| c | 64 | {c} | 9.10 | 28807 | 3601 |
+| d | 128 | 2048 | 9.00 | 29127 | 3641 |
+| e | 128 | 2048 | {e} |
+"""
+
+
+def test_devices_that_no_row_counts_are_told_by_the_rates(tmp_path: Path):
+    clean = dict(b="3641", c="4096", e="9.18 | 28555 | 3569")
+    assert say(tmp_path, UNSAID_DEVICES.format(**clean)) == []
+    assert say(tmp_path, UNSAID_DEVICES.format(**clean | dict(b="6341"))) == [(6, "tok/s/GPU", "3641")]
+    assert {line for line, _, _ in say(tmp_path, UNSAID_DEVICES.format(**clean | dict(c="2048")))} == {7}
+
+
+def test_a_row_whose_rates_agree_on_twice_as_many_devices_ran_on_them(tmp_path: Path):
+    assert say(tmp_path, UNSAID_DEVICES.format(b="3641", c="4096", e="4.59 | 57111 | 3569")) == []
