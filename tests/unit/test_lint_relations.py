@@ -227,3 +227,23 @@ def test_devices_that_no_row_counts_are_told_by_the_rates(tmp_path: Path):
 
 def test_a_row_whose_rates_agree_on_twice_as_many_devices_ran_on_them(tmp_path: Path):
     assert say(tmp_path, UNSAID_DEVICES.format(b="3641", c="4096", e="4.59 | 57111 | 3569")) == []
+
+
+STEPS_SAID = """micro-batch 2, {said}{axis}
+
+| GPUs | GBS | s/step |
+|---|---|---|
+| 8 | 64 | 1.1 |
+| 16 | 128 | 1.12 |
+| 32 | 256 | 1.15 |
+"""
+
+
+@pytest.mark.parametrize("said", ["gradient accumulation {}", "GA={}", "grad_accum: {}", "{} gradient accumulation steps"])
+def test_steps_of_accumulation_that_the_text_counts_are_those_of_the_rows(tmp_path: Path, said: str):
+    def told(steps: int, axis: str = "") -> list[tuple[int | None, str | None, str | None]]:
+        return say(tmp_path, STEPS_SAID.format(said=said.format(steps), axis=axis))
+
+    assert told(4) == []
+    assert told(8) == [(1, "GA", "4")]
+    assert told(8, ". Some of it with TP") == []
