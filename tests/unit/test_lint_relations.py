@@ -247,3 +247,40 @@ def test_steps_of_accumulation_that_the_text_counts_are_those_of_the_rows(tmp_pa
     assert told(4) == []
     assert told(8) == [(1, "GA", "4")]
     assert told(8, ". Some of it with TP") == []
+
+
+BUDGET = """| Model | GPUs | Tokens | tokens/s/GPU | GPU-hours | Days |
+|---|---|---|---|---|---|
+| 1.2B | 32 | 0.3T | 55,000 | 1,515 | 2.0 |
+| 1.2B | 64 | 1T | 54,000 | 5,144 | 3.3 |
+| 3.2B | 64 | 0.3T | 21,600 | 3,858 | 2.5 |
+| 3.2B | 128 | 1T | 21,200 | 13,103 | 4.3 |
+| 8B | 128 | 0.5T | 9,000 | 15,432 | 5.0 |
+| 8B | 256 | 2T | 8,700 | 63,857 | 10.4 |
+| 8B | 512 | 2T | {rate} | 66,138 | 5.4 |
+"""
+
+
+def test_what_somebody_chose_is_not_what_is_wrong(tmp_path: Path):
+    assert say(tmp_path, BUDGET.format(rate="8,400")) == []
+    assert say(tmp_path, BUDGET.format(rate="840")) == [(9, "tokens/s/GPU", "8400")]
+
+
+LOOSE_RATES = """params_b,world_size,tp,dp,micro_batch,global_batch,seq_len,step_time_s,tokens_per_sec,tflops_per_gpu
+8.38,16,1,16,1,256,4096,8.257,127190,399.3
+8.38,16,2,8,2,256,4096,8.101,129139,407.5
+8.38,16,2,8,4,256,4096,7.879,{rate},418.1
+8.38,32,1,32,1,512,4096,8.367,249661,393.3
+8.38,32,2,16,4,512,4096,7.927,263992,414.0
+8.38,64,2,32,2,512,8192,8.064,518556,409.9
+8.38,64,4,16,4,512,8192,8.485,492979,389.2
+8.38,128,2,64,2,1024,8192,8.161,1030200,402.7
+8.38,128,4,32,4,512,16384,9.123,920075,361.7
+"""
+
+
+def test_of_means_a_lost_digit_that_comes_closer_is_meant(tmp_path: Path):
+    path = tmp_path / "runs.csv"
+    for rate, told in (("133102", []), ("13102", ["133102"]), ("13310", ["133100"])):
+        path.write_text(LOOSE_RATES.format(rate=rate), encoding="utf-8")
+        assert [f.proposed for f in look_at([str(path)])[0] if f.level != "info"] == told
