@@ -284,3 +284,13 @@ def test_of_means_a_lost_digit_that_comes_closer_is_meant(tmp_path: Path):
     for rate, told in (("133102", []), ("13102", ["133102"]), ("13310", ["133100"])):
         path.write_text(LOOSE_RATES.format(rate=rate), encoding="utf-8")
         assert [f.proposed for f in look_at([str(path)])[0] if f.level != "info"] == told
+
+
+def test_parameters_that_all_other_rows_of_a_shape_have_are_those_of_the_row(tmp_path: Path):
+    def told(*params: str) -> list[tuple[int | None, str | None, str | None]]:
+        rows = "".join(f"| 36 | 4096 | {each} | {dp} | 8.{dp} |\n" for dp, each in zip((1, 2, 4, 8, 16), params))
+        return say(tmp_path, "| layers | hidden | params (B) | DP | s/it |\n|---|---|---|---|---|\n" + rows)
+
+    assert told("8.38", "8.38", "8.38", "8.38", "8.38") == []
+    assert [line for line, _, _ in told("8.38", "8.38", "3.88", "8.38", "8.38")] == [5]
+    assert told("8.38", "8.38", "7.11", "8.38", "8.38") == []  # a vocabulary of its own
