@@ -294,3 +294,14 @@ def test_parameters_that_all_other_rows_of_a_shape_have_are_those_of_the_row(tmp
     assert told("8.38", "8.38", "8.38", "8.38", "8.38") == []
     assert [line for line, _, _ in told("8.38", "8.38", "3.88", "8.38", "8.38")] == [5]
     assert told("8.38", "8.38", "7.11", "8.38", "8.38") == []  # a vocabulary of its own
+
+
+def test_the_batch_of_a_device_by_its_short_name_gives_the_tokens(tmp_path: Path):
+    def told(seconds: str) -> list[tuple[int | None, str | None, str | None]]:
+        rows = [f"| {n} | 4 | {each} | {tokens} |" for n, each, tokens in ((4, "1.264", "6,481"), (8, seconds, "6,461"),
+                                                                           (16, "1.275", "6,425"), (32, "1.281", "6,395"))]
+        text = "Sequence 2048.\n\n| chips | PDB | step [s] | tokens/s/chip |\n|---|---|---|---|\n"
+        return say(tmp_path, text + "\n".join(rows) + "\n")
+
+    assert told("1.268") == []
+    assert told("2.168") == [(6, "step [s]", "1.268")]
