@@ -204,3 +204,104 @@ def test_each_row_is_held_against_its_own_device(tmp_path: Path):
 ])  # fmt: skip
 def test_what_cannot_be_solved_is_left_alone(tmp_path: Path, text: str):
     assert [line for line in say(tmp_path, text) if line[2] in ("inf", "nan", "0")] == []
+
+
+UNSAID_DEVICES = """# On the lab's machine
+
+| run | batch | seq | s/step | tok/s | tok/s/GPU |
+|---|---|---|---|---|---|
+| a | 64 | 2048 | 4.54 | 28870 | 3609 |
+| b | 64 | 2048 | 4.50 | 29127 | {b} |
+| c | 64 | {c} | 9.10 | 28807 | 3601 |
+| d | 128 | 2048 | 9.00 | 29127 | 3641 |
+| e | 128 | 2048 | {e} |
+"""
+
+
+def test_devices_that_no_row_counts_are_told_by_the_rates(tmp_path: Path):
+    clean = dict(b="3641", c="4096", e="9.18 | 28555 | 3569")
+    assert say(tmp_path, UNSAID_DEVICES.format(**clean)) == []
+    assert say(tmp_path, UNSAID_DEVICES.format(**clean | dict(b="6341"))) == [(6, "tok/s/GPU", "3641")]
+    assert {line for line, _, _ in say(tmp_path, UNSAID_DEVICES.format(**clean | dict(c="2048")))} == {7}
+
+
+def test_a_row_whose_rates_agree_on_twice_as_many_devices_ran_on_them(tmp_path: Path):
+    assert say(tmp_path, UNSAID_DEVICES.format(b="3641", c="4096", e="4.59 | 57111 | 3569")) == []
+
+
+STEPS_SAID = """micro-batch 2, {said}{axis}
+
+| GPUs | GBS | s/step |
+|---|---|---|
+| 8 | 64 | 1.1 |
+| 16 | 128 | 1.12 |
+| 32 | 256 | 1.15 |
+"""
+
+
+@pytest.mark.parametrize("said", ["gradient accumulation {}", "GA={}", "grad_accum: {}", "{} gradient accumulation steps"])
+def test_steps_of_accumulation_that_the_text_counts_are_those_of_the_rows(tmp_path: Path, said: str):
+    def told(steps: int, axis: str = "") -> list[tuple[int | None, str | None, str | None]]:
+        return say(tmp_path, STEPS_SAID.format(said=said.format(steps), axis=axis))
+
+    assert told(4) == []
+    assert told(8) == [(1, "GA", "4")]
+    assert told(8, ". Some of it with TP") == []
+
+
+BUDGET = """| Model | GPUs | Tokens | tokens/s/GPU | GPU-hours | Days |
+|---|---|---|---|---|---|
+| 1.2B | 32 | 0.3T | 55,000 | 1,515 | 2.0 |
+| 1.2B | 64 | 1T | 54,000 | 5,144 | 3.3 |
+| 3.2B | 64 | 0.3T | 21,600 | 3,858 | 2.5 |
+| 3.2B | 128 | 1T | 21,200 | 13,103 | 4.3 |
+| 8B | 128 | 0.5T | 9,000 | 15,432 | 5.0 |
+| 8B | 256 | 2T | 8,700 | 63,857 | 10.4 |
+| 8B | 512 | 2T | {rate} | 66,138 | 5.4 |
+"""
+
+
+def test_what_somebody_chose_is_not_what_is_wrong(tmp_path: Path):
+    assert say(tmp_path, BUDGET.format(rate="8,400")) == []
+    assert say(tmp_path, BUDGET.format(rate="840")) == [(9, "tokens/s/GPU", "8400")]
+
+
+LOOSE_RATES = """params_b,world_size,tp,dp,micro_batch,global_batch,seq_len,step_time_s,tokens_per_sec,tflops_per_gpu
+8.38,16,1,16,1,256,4096,8.257,127190,399.3
+8.38,16,2,8,2,256,4096,8.101,129139,407.5
+8.38,16,2,8,4,256,4096,7.879,{rate},418.1
+8.38,32,1,32,1,512,4096,8.367,249661,393.3
+8.38,32,2,16,4,512,4096,7.927,263992,414.0
+8.38,64,2,32,2,512,8192,8.064,518556,409.9
+8.38,64,4,16,4,512,8192,8.485,492979,389.2
+8.38,128,2,64,2,1024,8192,8.161,1030200,402.7
+8.38,128,4,32,4,512,16384,9.123,920075,361.7
+"""
+
+
+def test_of_means_a_lost_digit_that_comes_closer_is_meant(tmp_path: Path):
+    path = tmp_path / "runs.csv"
+    for rate, told in (("133102", []), ("13102", ["133102"]), ("13310", ["133100"])):
+        path.write_text(LOOSE_RATES.format(rate=rate), encoding="utf-8")
+        assert [f.proposed for f in look_at([str(path)])[0] if f.level != "info"] == told
+
+
+def test_parameters_that_all_other_rows_of_a_shape_have_are_those_of_the_row(tmp_path: Path):
+    def told(*params: str) -> list[tuple[int | None, str | None, str | None]]:
+        rows = "".join(f"| 36 | 4096 | {each} | {dp} | 8.{dp} |\n" for dp, each in zip((1, 2, 4, 8, 16), params))
+        return say(tmp_path, "| layers | hidden | params (B) | DP | s/it |\n|---|---|---|---|---|\n" + rows)
+
+    assert told("8.38", "8.38", "8.38", "8.38", "8.38") == []
+    assert [line for line, _, _ in told("8.38", "8.38", "3.88", "8.38", "8.38")] == [5]
+    assert told("8.38", "8.38", "7.11", "8.38", "8.38") == []  # a vocabulary of its own
+
+
+def test_the_batch_of_a_device_by_its_short_name_gives_the_tokens(tmp_path: Path):
+    def told(seconds: str) -> list[tuple[int | None, str | None, str | None]]:
+        rows = [f"| {n} | 4 | {each} | {tokens} |" for n, each, tokens in ((4, "1.264", "6,481"), (8, seconds, "6,461"),
+                                                                           (16, "1.275", "6,425"), (32, "1.281", "6,395"))]
+        text = "Sequence 2048.\n\n| chips | PDB | step [s] | tokens/s/chip |\n|---|---|---|---|\n"
+        return say(tmp_path, text + "\n".join(rows) + "\n")
+
+    assert told("1.268") == []
+    assert told("2.168") == [(6, "step [s]", "1.268")]

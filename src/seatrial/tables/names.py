@@ -46,7 +46,7 @@ mbs:
     mbsz, b per gpu, seqs per gpu, samples per gpu, sequences per gpu, micro batch, micro bsz, u batch size, u batch,
     ubatch size, batch micro, batch per gpu, batch size per gpu, per gpu batch size, per device batch size,
     per device train batch size, per device batch, per chip batch, per chip batch size, batch per device, batch per chip,
-    per gpu batch, per rank batch, local batch size, local bs, bs per gpu, device batch size, ubatch, local batch
+    per gpu batch, per rank batch, local batch size, local bs, bs per gpu, device batch size, ubatch, local batch, pdb, pdbs
 gbs:
     glob batch, effective bs, gbsz, batch sequences, batch seqs, total batch size, effective batch size, effective batch,
     eff batch, eff batch size, global bsz, bsz, batch global, size of batch global, batch size global, size of batch,

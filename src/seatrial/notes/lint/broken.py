@@ -68,7 +68,8 @@ def _judge(row: Row) -> tuple[list[Broken], list[Kept]]:
                 unsaid.append((relation, rule, off))  # else nobody says how many processes a node has
     if len(broken) == 1 and row.record.nodes == 1 and _part_of_a_node(*broken[0]):
         broken.clear()
-    return [*broken, *unsaid], kept
+    broken += unsaid
+    return ([] if broken and _on_more_devices(row, broken, kept) else broken), kept
 
 
 def _part_of_a_node(relation: Relation, _: Rule, off: float) -> bool:
@@ -95,6 +96,19 @@ def _unstated(row: Row, relation: Relation, off: float) -> bool:
     if unsaid and any(source(row, name) is not None for name in relation.measures):
         return False  # a figure that was copied
     return unsaid and abs(off) < MANY and abs(off / math.log(2) - round(off / math.log(2))) < 0.02
+
+
+def _on_more_devices(row: Row, broken: list[Broken], kept: list[Kept]) -> bool:
+    """Whether all that is broken would hold with a whole multiple of the devices, which no row says; where only one relation
+    tells, beside a column that may say them."""
+    if not all(relation.exact and relation.by_devices and UNSAID in key_of(row, relation) for relation, _, _ in broken):
+        return False
+    offs = [off * dict(relation.terms)["world"] for relation, _, off in broken]
+    times = math.exp(abs(offs[0]))
+    if any(relation.exact and relation.by_devices for relation, _ in kept) or max(offs) - min(offs) > CLOSELY * 5:
+        return False
+    whole = times < 100 and abs(times - round(times)) < CLOSELY * 5 * times
+    return whole and (len(offs) > 1 or bool(row.extras) or bool(row.record.machine))
 
 
 def _of_nodes(row: Row, relation: Relation) -> bool:

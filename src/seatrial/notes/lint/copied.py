@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 
+from seatrial.notes.lint.headings import EXTRA
 from seatrial.notes.lint.points import ABOVE
 from seatrial.notes.lint.relations import is_measure
 from seatrial.notes.lint.row import Row
@@ -23,7 +24,9 @@ def source(row: Row, name: str) -> Row | None:
     cell = row.cell(name)
     if not is_measure(name) or not is_fine(cell):
         above = row.mates[row.place - 1] if row.place else None
-        return above if above is not None and is_measure(name) and cell and above.cell(name) == cell else None
+        if above is None or not is_measure(name) or not cell or above.cell(name) != cell:
+            return None
+        return None if name[:1] == EXTRA and name[1:] in row.sheet.shared(row.key) else above
     near = row.mates[max(0, row.place - 20) : row.place + 21]
     texts = [mate.cell(name) for mate in near]
     again = [mate for mate in near if mate is not row and mate.cell(name) == cell]

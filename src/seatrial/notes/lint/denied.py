@@ -9,7 +9,7 @@ from seatrial.columns import COLUMNS
 from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.relations import ENOUGH_ROWS, RELATIONS, SMALL, UNSAID, key_of, term
 from seatrial.notes.lint.row import Row
-from seatrial.notes.lint.usual import round_number
+from seatrial.notes.lint.usual import mode, round_number
 
 _FROM_TEXT = ("gbs", "seq", "mbs", "tp")
 _MAY_DENY = {relation: names for relation in RELATIONS if relation.exact and (names := tuple(
@@ -62,6 +62,57 @@ def stated_otherwise(mates: list[Row]) -> list[Finding]:
     message = f"line {line} says {first.column(name)} {value}, and the figures of the rows below agree on {meant:g}"
     return [Finding(file=first.record.source_file, line=line, code="header-vs-row", level="error", message=message,
                     column=first.column(name), printed=str(value), proposed=f"{meant:g}")]  # fmt: skip
+
+
+_STEPS = re.compile(r"\b(?:grad(?:ient)?[ _.-]*)?(?:accum\w*|acc(?:um)?\.?|GAS?|Akkumulation)(?:[ _-]*steps?)?(?: of| is)?"
+                    r"\s*[:=x×]?\s*(\d{1,5})\b(?![.,]?\d|\s?[x×/%-])|(?<![\d.,x×/-])(\d{1,5})[ -]?(?:x |× )?(?:steps of )?"
+                    r"(?:grad(?:ient)?[ -])?accumulation(?: steps?)?\b(?!\s*[:=]?\s*\d)", re.IGNORECASE)  # fmt: skip
+_SHARED = re.compile(r"(?<!no )(?<!without )\b(?:TP|PP|CP|MP|(?:tensor|pipeline|context|model)[ -]?parallel)", re.IGNORECASE)
+"""Axes by which fewer devices have a micro-batch of their own than there are."""
+
+
+def accumulated_otherwise(mates: list[Row]) -> list[Finding]:
+    """Steps of accumulation that the text counts, where batch, micro-batch and replicas of nearly all rows give another
+    number."""
+    first = mates[0]
+    text = first.sheet.prose.get(first.record.source_file)
+    if len(mates) < ENOUGH_ROWS or not first.record.mbs or text is None or not text.has("acc", "akku", "ga ", "ga=", "gas"):
+        return []
+    if any(row.beside("ga") is not None or not row.shows("gbs") for row in mates):
+        return []
+    told = _steps_above(first, text.lines)
+    if told is None or told[0] == 1:
+        return []
+    given = [row.record.gbs / row.record.mbs / math.exp(dp) for row in mates
+             if row.record.gbs and row.record.mbs and (dp := term(row, "dp", {})) is not None]  # fmt: skip
+    usual, often = mode(round(steps) for steps in given if steps > 0.99 and abs(steps - round(steps)) < 1e-6 * steps)
+    if not isinstance(usual, int) or often < max(ENOUGH_ROWS, 0.8 * len(mates)) or told[0] in map(round, given):
+        return []
+    shared = first.record.dp is None and not (first.record.tp and first.record.pp)
+    if shared and any(_SHARED.search(line) for line in text.lines):
+        return []  # an axis of which nobody says how much
+    message = (f"line {told[1]} says that {told[0]} steps are accumulated, and batch, micro-batch and replicas of the rows "
+               f"below give {usual}")  # fmt: skip
+    return [Finding(file=first.record.source_file, line=told[1], code="header-vs-row", level="error", message=message,
+                    column="GA", printed=str(told[0]), proposed=str(usual))]  # fmt: skip
+
+
+def _steps_above(first: Row, lines: tuple[str, ...]) -> tuple[int, int] | None:
+    """What the text between the rows and the table or the heading above them says, and in which line."""
+    at = (first.record.source_line or 1) - 1
+    while at and lines[at - 1].strip():  # the headings of the table
+        at -= 1
+    for number in range(at, max(0, at - MOST_ABOVE), -1):
+        line = lines[number - 1]
+        said = {int(match[1] or match[2]) for match in _STEPS.finditer(line)}
+        if said:
+            return (said.pop(), number) if len(said) == 1 else None
+        if line.startswith(("|", "#")):
+            return None
+    return None
+
+
+MOST_ABOVE = 20
 
 
 def either(found: list[Finding]) -> list[Finding]:

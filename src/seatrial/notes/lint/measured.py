@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.broken import Broken
-from seatrial.notes.lint.copied import source, stale
+from seatrial.notes.lint.copied import is_fine, source, stale
 from seatrial.notes.lint.digits import Printed
 from seatrial.notes.lint.headings import EXTRA
 from seatrial.notes.lint.peers import in_line, leaning
@@ -35,6 +35,10 @@ RECOMPUTED = 2.5
 POINTED = 1.0
 PEAK = 1.5
 """A share of the peak that is off by the ratio of two devices' peaks, as their data sheets have them for 16 and 8 bits."""
+APART, CLOSELY = 0.01, 0.001
+"""From how far on a slip is looked for that comes closer; and how close."""
+CHOSEN = 3.0
+"""Against a figure that no other row has, in a column whose figures come again: tokens to train on, hours of a budget."""
 MEANS = 0.04
 """By how much means over other iterations miss each other."""
 _TIME_UNITS = {1000.0: ("milliseconds", "ms-not-s"), 1e-3: ("seconds", "time-unit"), 60.0: ("seconds", "time-unit"),
@@ -63,7 +67,12 @@ def repair(row: Row, name: str, value: float, bounds: tuple[float, float], broke
     wide = max(0.0, MEANS - (high / low - 1) / 2) if loose else 0.0
     text, ends = figure.like(figure.value), figure.span(low - half, high + half)
     recomputed = name == "tflops" and min(abs(math.log(ratio * 3 / 4)), abs(math.log(ratio * 4 / 3))) < 0.008
-    slip = digits.slip(text, ends) or (digits.slip(text, ends, wide=wide) if wide and not recomputed else None)
+    slip = digits.slip(text, ends)
+    if slip is not None and loose and abs(math.log(figure.meant(slip.value) / value)) > APART and _agree(name, broken):
+        # What all but hits it is likelier than what hits it as well as the worst of the means do.
+        closely = digits.slip(text, figure.span(value * (1 - CLOSELY), value * (1 + CLOSELY)))
+        slip = closely if closely is not None and closely.alone else slip
+    slip = slip or (digits.slip(text, ends, wide=wide) if wide and not recomputed else None)
     twice = next((times for times in (2.0, 0.5) if abs(math.log(value / figure.value / times)) < max(0.006, wide)), 0.0)
     copied = source(row, name) is not None
     if slip is not None and (copied or slip.how in ("one digit changed", "a digit lost") and twice):
@@ -110,6 +119,8 @@ def repair(row: Row, name: str, value: float, bounds: tuple[float, float], broke
     peak = (row.peak or math.inf) if name == "tflops" else math.inf
     score += ABOVE * ((figure.value > peak) - (value > peak))
     score -= ABOVE * 2 if name in ("mfu", "hfu") and value > 1.0 >= figure.value else 0.0
+    if name[:1] == EXTRA and name[1:] in row.sheet.shared(row.key) and _is_chosen(row, name, value):
+        score -= CHOSEN
     if name in MEASURES:
         score += leaning(row, name, figure.value, value)
     elif name[1:] not in older(tuple(row.record.printed)):  # a time before a change is as long as the model has it
@@ -130,6 +141,19 @@ def repair(row: Row, name: str, value: float, bounds: tuple[float, float], broke
         score, why, code = score + other.score, f" ({other.message})", other.code
     shown += "%" if row.cell(name).endswith("%") else ""
     return Repair(name=name, value=value, shown=shown, score=score + stale(row, name), why=why, code=code)
+
+
+def _agree(name: str, broken: list[Broken]) -> bool:
+    """Whether all relations that are broken give nearly the same figure."""
+    offs = [off / power for relation, _, off in broken if (power := dict(relation.terms).get(name))]
+    return len(offs) == len(broken) and max(offs) - min(offs) < APART / 4
+
+
+def _is_chosen(row: Row, name: str, value: float) -> bool:
+    """Whether the column holds plain numbers that somebody chose, and the figure is none of them."""
+    others = [mate for mate in row.around if mate is not row]
+    figures = [figure.value for mate in others if (figure := mate.printed(name)) is not None]
+    return not any(is_fine(mate.cell(name)) for mate in others) and not any(abs(its / value - 1) < 0.006 for its in figures)
 
 
 def _over_another_peak(row: Row, ratio: float, near: float) -> float:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 from seatrial import arith
 from seatrial.errors import BadInput
+from seatrial.notes.lint import digits
 from seatrial.notes.lint.findings import Finding, Level
 from seatrial.notes.lint.formulas import ALIKE, COMMON_VOCABULARIES, LABELS, candidates, row_fits, slack
 from seatrial.notes.lint.labels import label_parameters
@@ -70,9 +71,11 @@ def check(sheet: Sheet) -> list[Finding]:
         # Where many labels do not fit it is our count that does not: a feed-forward or heads that nobody described.
         counted = len(odd) <= 2 or len(odd) <= _MANY * sum(
             bool(row.layers and row.hidden and label_parameters(row.record.size_label)) for row in rows)  # fmt: skip
+        two = any(len(labels) == 2 for labels in pairs.labels.values())
+        typed = {row: finding for row in rows if (finding := pairs.mistyped(row)) is not None} if two else {}
+        odd = {row: finding if counted else replace(finding, level="info") for row, finding in odd.items()} | typed
+        found += [finding for finding in odd.values() if (finding.file, finding.line) not in told]
         wrong |= odd.keys()
-        found += [finding if counted else replace(finding, level="info") for finding in odd.values()
-                  if (finding.file, finding.line) not in told]  # fmt: skip
         found += _two_labels([row for row in rows if row not in wrong])
     for mates in sheet.tables.values():
         found += _mixed([row for row in mates if row not in wrong])
@@ -193,6 +196,22 @@ class Pairs:
     def often(self, row: Row) -> int:
         label, layers, hidden = named = _LABELLED(row.record)
         return self.counts[named] if label and layers and hidden else 0
+
+    def mistyped(self, row: Row) -> Finding | None:
+        """The one row whose label a slip of the hand makes of the one that all others of its shape have."""
+        if self.often(row) != 1 or row.mixture:
+            return None
+        labels = self.labels[row.record.layers, row.record.hidden]  # type: ignore[index]
+        (other, often), *rest = labels.most_common()
+        size, label = label_parameters(other), row.record.size_label
+        if len(rest) != 1 or often < ENOUGH_ROWS or not size or not row.states("size_label") or other[-1:] != label[-1:]:
+            return None
+        meant = float(digits.plain(other) or 0)
+        slips = digits.slips(label, (meant * 0.9999, meant * 1.0001)) if meant else []
+        if not slips:
+            return None
+        message = f'"{label}" -> "{other}" ({slips[0].how}): all other rows of {row.layers} layers x {row.hidden} have it'
+        return row.find("label-vs-params", "error", message, name="size_label", proposed=other)
 
     def odd(self, row: Row) -> Finding | None:
         """The one row with another shape under its label, or another label over its shape, where the others' fits better."""

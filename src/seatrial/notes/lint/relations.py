@@ -70,8 +70,13 @@ class Relation:
     def unsaid(self) -> tuple[bool, bool, bool, bool]:
         """What a row may leave unsaid, for what is learned to stand for it: batch, sequence, replicas, devices."""
         timed = ("sec_per_it", 1) in self.terms and ("gbs", -1) in self.terms
-        return (timed, timed and ("seq", -1) in self.terms, self.by_steps,
-                not self.exact and ("world", 1) in self.terms)  # fmt: skip
+        return timed, timed and ("seq", -1) in self.terms, self.by_steps, self.by_devices
+
+    @functools.cached_property
+    def by_devices(self) -> bool:
+        """Whether it may tell how many devices there are, where no row says it."""
+        each = self.exact and ("tokens_per_s_per_process" in self.measures)
+        return any(name == "world" for name, _ in self.terms) if each else not self.exact and ("world", 1) in self.terms
 
 
 _STEP = (("sec_per_it", 1), ("gbs", -1))
@@ -294,7 +299,7 @@ def _learned(row: Row, relation: Relation, name: str) -> bool:
     if name in ("gbs", "seq"):
         return ("sec_per_it", 1) in relation.terms
     if name == "world":
-        return not relation.exact and _same_devices(row)
+        return (relation.by_devices or not relation.exact) and _same_devices(row)
     if name in ("dp", "mbs"):
         return relation.by_steps and (_same_devices(row) if name == "dp" else _same_micro_batch(row))
     return False
@@ -580,6 +585,8 @@ def learn(sheet: Sheet) -> list[Finding]:
             if rule is not None:
                 sheet.rules["table", place, key] = rule
     for (file, key), tables in files.items():
+        if UNSAID in key and key[0] in _BY_DEVICES:
+            continue  # another table is of another machine
         rule = tables[0][1] if len(tables) == 1 else _learned_rule(key, [off for offs, _ in tables for off in offs])
         if rule is not None:
             sheet.rules["file", file, key] = rule
@@ -613,8 +620,10 @@ def _offs(sheet: Sheet, place: tuple[str, int | None], rows: list[Row]) -> dict[
 
 def _learned_rule(key: tuple[object, ...], offs: Offs) -> Rule | None:
     name, unsaid, of_any = str(key[0]), UNSAID in key, ANY in key
-    rule = _rule(offs[: 4 * _MOST_ROWS], _known(name, unsaid, of_any), UNSAID_MOST if unsaid else MOST)
-    if rule is None or unsaid and name == "the accumulation" and not _whole(rule):
+    devices = unsaid and name in _BY_DEVICES
+    most = UNSAID_MOST if unsaid and not devices else MOST
+    rule = _rule(offs[: 4 * _MOST_ROWS], _known(name, unsaid, of_any), most)
+    if rule is None or unsaid and name == "the accumulation" and not _whole(rule) or devices and not _many(rule):
         return None
     return None if of_any and abs(rule.constant + TERA) > 0.004 else rule
 
@@ -678,7 +687,14 @@ def _whole(rule: Rule) -> bool:
     return count > 0.99 and abs(count - round(count)) < 1e-6 * count and rule.scatter < 1e-6
 
 
+def _many(rule: Rule) -> bool:
+    """Whether it can be a number of devices, as far as rows tell it that scatter."""
+    count = math.exp(abs(rule.constant))
+    return count > 1.5 and abs(count - round(count)) < (EXACTLY + rule.scatter) * count
+
+
 _EXACT = {relation.name: relation.exact for relation in RELATIONS}
+_BY_DEVICES = frozenset(relation.name for relation in RELATIONS if relation.exact and relation.by_devices)
 
 
 EXACTLY = 0.002

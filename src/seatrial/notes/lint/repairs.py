@@ -12,7 +12,7 @@ import bisect
 
 from seatrial.notes.lint import exchanged
 from seatrial.notes.lint.broken import Broken, Kept, broken_and_kept
-from seatrial.notes.lint.denied import either, stated_otherwise
+from seatrial.notes.lint.denied import accumulated_otherwise, either, stated_otherwise
 from seatrial.notes.lint.exchanged import Suspects
 from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.habits import counted_otherwise, habits
@@ -32,6 +32,7 @@ def check(sheet: Sheet) -> list[Finding]:
     judged = {row: both for row in rows if (both := broken_and_kept(row))[0]}
     habitual = habits(judged)
     found += either([finding for mates in sheet.tables.values() for finding in stated_otherwise(mates)])
+    found += [finding for mates in sheet.tables.values() for finding in accumulated_otherwise(mates)]
     for mates in sheet.tables.values():
         suspects: Suspects = {}
         for row in mates:
