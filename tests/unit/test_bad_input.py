@@ -463,6 +463,8 @@ NOBODYS = {
     "nodes without end": "|Nos||||D|T|P | MBS | S/it  | TFLOP| PF\n|1e308 | 5|| | 8 | 2 | 1  || | 80 |6 |\n"
                          "| 128  | | | | | ||  | |61.3|  62.81\n| 128 | || | 8 | 6 | 48 || |  64.03 |65.5",
     "a phase without figures": "|||с/шаг|||\n-|\n|0|20000||1|4||\n|20000|45000||8|1||\n||45000|0||4\n|4|6||2|1|5",
+    "a figure that its last digit is all of": "||||MFU\n-|\n|1|0|3000|1\n|2e-9|3000|9000|1\n"
+                                              "|6|0|5|d\n|7|0|63200|s\n|8|63200|82048|2",
     "a total below nothing": "s|EUR\n-|\n6|5\nB|0\ntotal|-3",
     "an exception without end": f"only 32 {'9' * 400}.\n\n| run | gpus | tok/s | mfu |\n|---|---|---|---|\n"
                                 "| a | 8 | 100 | 40 |\n| b | 8 | 100 | 40 |\n| c | 8 | 100 | 40 |\n| d | 8 | 100 | 80 |\n",
@@ -471,10 +473,13 @@ NOBODYS = {
 
 @pytest.mark.parametrize("text", NOBODYS.values(), ids=NOBODYS)
 def test_sizes_that_no_model_has_are_linted_all_the_same(tmp_path, text):
-    from seatrial.notes.lint import look_at
-
     (tmp_path / "n.md").write_text(text, encoding="utf-8")
     look_at([str(tmp_path / "n.md")])
+
+
+def test_rows_of_a_line_beyond_their_file_are_linted_all_the_same(tmp_path):
+    (tmp_path / "rows.csv").write_text(",line_no,,date,mbs,gbs,d\n,8,,,4,4,acc\n,,,,,1\n,,,,,1", encoding="utf-8")
+    look_at([str(tmp_path / "rows.csv")])
 
 
 def test_what_the_text_says_of_a_row_is_one_value():

@@ -100,6 +100,8 @@ def accumulated_otherwise(mates: list[Row]) -> list[Finding]:
 def _steps_above(first: Row, lines: tuple[str, ...]) -> tuple[int, int] | None:
     """What the text between the rows and the table or the heading above them says, and in which line."""
     at = (first.record.source_line or 1) - 1
+    if at > len(lines):
+        return None  # a line of the notes that a collection was made from
     while at and lines[at - 1].strip():  # the headings of the table
         at -= 1
     for number in range(at, max(0, at - MOST_ABOVE), -1):

@@ -291,7 +291,9 @@ def _figure_off(phase: _Phase, one: _Goes, off: float, open_: float) -> Finding:
 
 
 def _slip(phase: _Phase, one: _Goes, off: float, open_: float) -> digits.Slip | None:
-    """The slip of the hand that a figure has for the one that goes with the steps."""
+    """The slip of the hand that a figure has for the one that goes with the steps; none where its digits leave all open."""
+    if open_ > 1:
+        return None
     shown = digits.plain(phase.row.record.printed[one.name])
     meant = float(shown) / math.exp(min(off, 50.0))
     slips = digits.slips(shown, (meant * math.exp(-open_), meant * math.exp(open_)))
