@@ -126,10 +126,6 @@ def _same_products(column: list[float], others: list[tuple[list[float], int]], m
     return enough and (meant is None or most == meant)
 
 
-def numeric(row: Row) -> list[str]:
-    return row.extras
-
-
 def _value(row: Row, name: str) -> float | None:
     if name == "size":
         return (label_parameters(row.record.size_label) or (None,))[0]

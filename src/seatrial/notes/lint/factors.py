@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from seatrial.notes.lint.headings import EXTRA, LATER
+from seatrial.notes.lint.headings import EXTRA
 from seatrial.notes.lint.row import Row
 
 Terms = tuple[tuple[str, int], ...]
@@ -45,8 +45,7 @@ class Product:
 
 def found(rows: Sequence[Row], known: Container[str] = ()) -> list[Product]:
     """For each column that no field takes, but those that are known, the product that most rows keep to."""
-    headings = rows[0].extras if FEWEST <= len(rows) <= MOST_ROWS else []
-    extras = [EXTRA + heading for heading in headings if not LATER.search(heading)]
+    extras = [EXTRA + heading for heading in rows[0].extras] if FEWEST <= len(rows) <= MOST_ROWS else []
     columns = {name: column for name in (*extras, *(FIELDS if extras else ())) if (column := _column(rows, name)) is not None}
     names = list(columns)[:MOST_COLUMNS]
     made: dict[frozenset[str], Product] = {}

@@ -74,4 +74,4 @@ def extras(headings: tuple[str, ...]) -> list[str]:
 def is_extra(heading: str) -> bool:
     """Whether neither a field nor an axis of parallelism takes the column."""
     column = read_heading(heading)
-    return not column.field and not column.parts and not kind_beside(heading)
+    return not column.field and not column.parts and not kind_beside(heading) and not LATER.search(heading)

@@ -23,7 +23,7 @@ import numpy as np
 from seatrial.notes.lint import discover, named
 from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.formulas import ALIKE, row_fits
-from seatrial.notes.lint.headings import EXTRA, LATER
+from seatrial.notes.lint.headings import EXTRA
 from seatrial.notes.lint.labels import label_parameters
 from seatrial.notes.lint.means import NONE, WINDOW, Misses
 from seatrial.notes.lint.row import Row
@@ -449,7 +449,7 @@ def _find_more(sheet: Sheet) -> None:
     """Columns that no field takes and that follow, in most rows, from others: of the whole table, else of its first model."""
     for key, mates in sheet.tables.items():
         rows = [row for row in mates[: 4 * discover.MOST_SEARCHED] if row.tabular and not row.planned]
-        headings = [heading for heading in discover.numeric(rows[0]) if not LATER.search(heading)] if rows else []
+        headings = rows[0].extras if rows else []
         several = len({row.record.size_label for row in rows}) >= ENOUGH_ROWS
         threads = rows[0].columns.get("threads") if rows else None
         whole = [*headings, *([threads] if threads else [])]

@@ -47,7 +47,7 @@ PLAIN_NAMES = {
 _FIELDS = frozenset(one.name for one in fields(Record))
 _PLANNED = re.compile(r"planned|plan|estimate[d]?|est\.?|projected|projection|forecast|predicted|target|theoretical")
 _THOUSANDS = re.compile(r"\d ?([kKM])\b")
-_DIGIT = re.compile(r"\d")
+_DIGIT, _WORD = re.compile(r"\d"), re.compile(r"[A-Za-z0-9]+")
 _REFERENCE = re.compile(r"duplicate|same|line|\bsee\b|\bref", re.IGNORECASE)
 """A heading of cells that point at other rows, `L40` for line 40: they set nothing."""
 
@@ -55,6 +55,11 @@ _REFERENCE = re.compile(r"duplicate|same|line|\bsee\b|\bref", re.IGNORECASE)
 @lru_cache(maxsize=4096)
 def _refers(heading: str) -> bool:
     return _REFERENCE.search(heading) is not None
+
+
+@lru_cache(maxsize=4096)
+def _first_word(text: str) -> str:
+    return (_WORD.search(text) or [""])[0]
 
 
 @lru_cache(maxsize=4096)
@@ -127,7 +132,7 @@ class Row:
             sized = [heading for heading, cell in self.record.printed.items() if size and heading != found["size_label"]
                      and field_of(heading) == "size_label" and label_parameters(clean(cell)) == size]  # fmt: skip
             found["size_label"] = sized[0] if len(sized) == 1 else found["size_label"]
-        if self.record.machine and "machine" not in found:
+        if self.record.machine and "machine" not in found and _first_word(self.record.machine) in self.text:
             named = next((heading for heading, cell in self.record.printed.items()
                           if self.record.machine[:1] in cell and clean(cell) == self.record.machine), None)  # fmt: skip
             found.update({} if named is None else {"machine": named})
