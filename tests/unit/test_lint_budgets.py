@@ -249,3 +249,30 @@ def test_a_total_is_one_by_other_words_and_in_hours_of_the_device(lint, hours: s
     "Putting it together took 3 days and 700 GPU hours.", "Together 12,128 GPU hours or $0.02M."])
 def test_hours_that_are_of_more_than_the_rows_are_no_total(lint, said: str):
     assert lint(FAMILY.format(hours="GPU hours", said=said)) == []
+
+
+REQUEST = "GH200, 4 GPUs per node. Sequence length 4096, global batch 1024.\n\n" + table("""
+    Run  Nodes  Tokens [B]  tokens/s  {time}  {spent}
+    8B pre-training  16  100  493,492  56  {a}
+    8B ablations  4  60  125,135  133  533
+    70B pre-training  64  60  219,688  {b}  4,855
+    70B tuning  16  4.5  58,378  21  343
+""") + "| Sum |  |  |  |  | 6,632 |\n"
+
+
+@pytest.mark.parametrize("time", ["Wall time [h]", "Time (h)", "Walltime (hours)", "Zeit [h]", "Hours"])
+@pytest.mark.parametrize("spent", ["Node-hours", "node h", "Knotenstunden"])
+def test_hours_are_those_of_a_run_and_node_hours_the_nodes_times_them(lint, time: str, spent: str):
+    assert lint(REQUEST.format(time=time, spent=spent, a="901", b="76")) == []
+    found = lint(REQUEST.format(time=time, spent=spent, a="3,602", b="7"))
+    assert [(f.line, f.printed, f.proposed) for f in found] == [(5, "3,602", "900"), (7, "7", "76")]
+
+
+@pytest.mark.parametrize("hours, printed, proposed", [
+    (("901", "533", "4,855", "343"), None, None), (("3,604", "533", "4,855", "343"), "3,604", "901"),
+    (("901", "533", "4,855", "3,430"), "3,430", "343"), (("901", "533", "8,455", "343"), "8,455", "4,855"),
+    (("901", "533", "4,855", "1,234"), "6,632", "7,523")])
+def test_a_total_that_one_row_alone_would_mend_is_right(lint, hours: tuple[str, ...], printed, proposed):
+    rows = "".join(f"| {name} | {nodes} | {cell} |\n" for name, nodes, cell in zip("abcd", (16, 4, 64, 12), hours))
+    found = lint(f"Four GPUs a node.\n\n| run | nodes | Node-hours |\n|---|---|---|\n{rows}| Sum | | 6,632 |\n")
+    assert [(f.printed, f.proposed) for f in found] == ([(printed, proposed)] if printed else [])
