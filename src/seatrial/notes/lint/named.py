@@ -38,8 +38,8 @@ def _against(ways: tuple[Terms, ...]) -> tuple[Terms, ...]:
 KINDS: tuple[tuple[re.Pattern[str], str, tuple[Terms, ...]], ...] = (
     (re.compile(r"\b(?:gpu|device|card|tpu|node|accelerator) (?:hours?|days?|h)\b"), "share", _against(_EACH)),
     (re.compile(r"\b(?:costs?|price|usd|eur|kosten|cout|coste|dollars?)\b|[$€£]"), "price", _against(_EACH)),
-    (re.compile(r"\bdays?\b|\bhours?\b|\btime h\b|\bmin(?:ute)?s?\b|\btime to (?:train|solution)\b|\bweeks?\b|\beta\b"), "share",
-     (*_against(_ALL), (("iteration", -1), ("sec_per_it", -1)))),
+    (re.compile(r"\bdays?\b|\bhours?\b|\btime h\b|\bmin(?:ute)?s?\b|\btime to (?:train|solution)\b|\bweeks?\b|\beta\b"),
+     "share", (*_against(_ALL), (("iteration", -1), ("sec_per_it", -1)))),
     (re.compile(r"\beff(?:iciency|izienz)?\b|\bscaling\b|\bweak\b|\bstrong\b"), "base", _EACH),
     (re.compile(r"speed ?up|\bvs\b|\brelative\b|\bgain\b|\bacceleration\b|\bbeschleunigung\b|\baceleracion\b|\brel\b"), "base",
      (*_ALL, *_EACH[:1], *_EACH[3:5])),

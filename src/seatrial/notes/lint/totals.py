@@ -141,8 +141,9 @@ def _one_row(row: Row, members: list[Row], ways: Callable[[list[float]], list[fl
             continue
         meant = given[1][0]
         if meant > 0 and abs(math.log(float(shown) / meant)) > OFF:
-            figures = [one[1] for one in column if one is not None]
-            if added and (blamed := _member(cell, float(shown) - meant, open_, dict(zip(members, figures)), heading)) is not None:
+            figures = {member: one[1] for member, one in zip(members, column) if one is not None}
+            blamed = _member(cell, float(shown) - meant, open_, figures, heading) if added else None
+            if blamed is not None:
                 yield blamed
                 continue
             what = "the rows above add up to" if added else "the mean of the rows above is"
@@ -152,8 +153,8 @@ def _one_row(row: Row, members: list[Row], ways: Callable[[list[float]], list[fl
 
 
 def _member(cell: str, short: float, open_: float, figures: dict[Row, float], heading: str) -> Finding | None:
-    """The one row whose figure, mended by a slip of the hand or the devices of a node, gives the total as it is printed, which no
-    slip turns into what the rows add up to."""
+    """The one row whose figure, mended by a slip of the hand or the devices of a node, gives the total as it is printed, which
+    no slip turns into what the rows add up to."""
     total = math.fsum(figures.values())
     if digits.slip(cell, (total - open_, total + open_)) is not None:
         return None
@@ -170,8 +171,8 @@ def _member(cell: str, short: float, open_: float, figures: dict[Row, float], he
         return None
     row, needed, how = found[0]
     own, proposed = row.record.printed[heading].strip(), _like(row.record.printed[heading], needed)
-    return row.find("aggregate", "error", f"{heading} {own} -> {proposed}{how}: with it the rows add up to {cell.strip()} below",
-                    column=heading, printed=own, proposed=proposed)  # fmt: skip
+    message = f"{heading} {own} -> {proposed}{how}: with it the rows add up to {cell.strip()} below"
+    return row.find("aggregate", "error", message, column=heading, printed=own, proposed=proposed)
 
 
 def _sums(values: list[float]) -> list[float]:
