@@ -341,3 +341,34 @@ def test_the_name_of_a_slice_says_how_many_chips_it_has(lint):
 @pytest.mark.parametrize("seq, batch, wrong", [(8192, 128, []), (4096, 128, [("4096", "8192")]), (8192, 256, [("256", "128")])])
 def test_a_count_that_breaks_a_series_that_doubles_is_the_one(lint, seq: int, batch: int, wrong: list[tuple[str, str]]):
     assert [(f.printed, f.proposed) for f in lint(SERIES.format(seq, batch))] == wrong
+
+
+SOCKETS = "One rank a socket, sequence length 512, plain DDP.\n\n" + table("""
+    Sockets  bs/socket  accum  global bs  s/update  tokens/s  TFLOPS/socket
+    1  8  4  32  18.41  899  1.92
+    2  8  {}  32  9.25  1791  1.91
+    4  8  1  32  4.89  3380  1.80
+    4  16  1  64  8.58  3763  2.02
+    8  8  1  64  5.05  6457  1.72
+    16  8  1  128  5.29  12427  1.66
+""")
+
+
+def test_a_socket_counts_as_a_device(lint):
+    assert lint(SOCKETS.format(2)) == []
+    assert [(f.printed, f.proposed) for f in lint(SOCKETS.format(4))] == [("4", "2")]
+
+
+MILLIONS = "Sequence 4096.\n\n" + table("""
+    GPUs  global batch  step (s)  tokens/s  tokens/s/GPU
+    8  256  3.072  0.34M  42,667
+    16  512  3.088  0.68M  42,446
+    32  1024  3.172  {}  41,322
+    32  1024  3.223  1.30M  40,668
+    64  2048  3.282  2.56M  39,937
+""")
+
+
+def test_where_the_point_moved_the_digit_that_was_lost_is_solved(lint):
+    assert lint(MILLIONS.format("1.32M")) == []
+    assert [(f.printed, f.proposed) for f in lint(MILLIONS.format("0.13M"))] == [("0.13M", "1.32M")]
