@@ -249,3 +249,126 @@ def test_a_total_is_one_by_other_words_and_in_hours_of_the_device(lint, hours: s
     "Putting it together took 3 days and 700 GPU hours.", "Together 12,128 GPU hours or $0.02M."])
 def test_hours_that_are_of_more_than_the_rows_are_no_total(lint, said: str):
     assert lint(FAMILY.format(hours="GPU hours", said=said)) == []
+
+
+REQUEST = "GH200, 4 GPUs per node. Sequence length 4096, global batch 1024.\n\n" + table("""
+    Run  Nodes  Tokens [B]  tokens/s  {time}  {spent}
+    8B pre-training  16  100  493,492  56  {a}
+    8B ablations  4  60  125,135  133  533
+    70B pre-training  64  60  219,688  {b}  4,855
+    70B tuning  16  4.5  58,378  21  343
+""") + "| Sum |  |  |  |  | 6,632 |\n"
+
+
+@pytest.mark.parametrize("time", ["Wall time [h]", "Time (h)", "Walltime (hours)", "Zeit [h]", "Hours"])
+@pytest.mark.parametrize("spent", ["Node-hours", "node h", "Knotenstunden"])
+def test_hours_are_those_of_a_run_and_node_hours_the_nodes_times_them(lint, time: str, spent: str):
+    assert lint(REQUEST.format(time=time, spent=spent, a="901", b="76")) == []
+    found = lint(REQUEST.format(time=time, spent=spent, a="3,602", b="7"))
+    assert [(f.line, f.printed, f.proposed) for f in found] == [(5, "3,602", "900"), (7, "7", "76")]
+
+
+@pytest.mark.parametrize("hours, printed, proposed", [
+    (("901", "533", "4,855", "343"), None, None), (("3,604", "533", "4,855", "343"), "3,604", "901"),
+    (("901", "533", "4,855", "3,430"), "3,430", "343"), (("901", "533", "8,455", "343"), "8,455", "4,855"),
+    (("901", "533", "4,855", "1,234"), "6,632", "7,523")])
+def test_a_total_that_one_row_alone_would_mend_is_right(lint, hours: tuple[str, ...], printed, proposed):
+    rows = "".join(f"| {name} | {nodes} | {cell} |\n" for name, nodes, cell in zip("abcd", (16, 4, 64, 12), hours))
+    found = lint(f"Four GPUs a node.\n\n| run | nodes | Node-hours |\n|---|---|---|\n{rows}| Sum | | 6,632 |\n")
+    assert [(f.printed, f.proposed) for f in found] == ([(printed, proposed)] if printed else [])
+
+
+RENTED = "One epoch is 2500 steps of 16 sequences. 4090 0.45 EUR/h, A100 80 GB 1.80 EUR/h.\n\n" + table("""
+    What  GPU  s/it  hours  EUR  VRAM (GiB)
+    7B, QLoRA  RTX 4090  6.50  4.51  2.03  10.0
+    7B, r=64  RTX 4090  6.65  4.62  2.08  10.0
+    7B, LoRA  A100 80GB  3.00  2.09  3.76  30.2
+    13B, QLoRA  RTX 4090  13.56  9.42  4.24  11.1
+    13B, QLoRA  A100 80GB  6.40  4.44  8.00  20.9
+    13B, LoRA  A100 80GB  5.82  4.04  7.27  32.2
+    8B, QLoRA  RTX 4090  7.91  5.49  2.47  8.8
+    8B, LoRA  A100 80GB  3.65  2.53  {}  25.0
+""")
+
+
+def test_a_row_is_not_of_a_device_that_does_not_hold_it(lint):
+    assert lint(RENTED.format("4.56")) == []
+    assert [(f.printed, f.proposed) for f in lint(RENTED.format("1.14"))] == [("1.14", "4.56")]
+
+
+STRONG = "Global batch 256 sequences of 4096 tokens.\n\n" + table("""
+    GPUs  s/step  tokens/s  TFLOP/s per GPU  Speedup  Efficiency
+    4  29.38  35,628  428  1.00  100 %
+    8  14.79  71,600  431  1.99  99 %
+    16  7.58  137,660  416  3.88  97 %
+    32  3.90  269,960  404  7.53  94 %
+    64  2.02  521,721  393  14.53  91 %
+    128  1.15  908,805  340  25.45  {}
+""")
+
+
+def test_an_efficiency_is_of_the_figure_that_the_speed_up_is_of(lint):
+    assert lint(STRONG.format("80 %")) == []
+    assert [(f.printed, f.proposed) for f in lint(STRONG.format("40 %"))] == [("40 %", "80%")]
+
+
+SLICES = "One micro-batch a step, 1.35 B parameters, bf16.\n\n" + table("""
+    Slice  Chips  Batch  Seq.  Step (ms)  Seqs/s  Tokens/s/chip
+    v4-8  4  64  1024  988  64.8  16,583
+    v4-16  8  128  1024  986  129.8  16,613
+    v4-32  16  256  1024  1000  256.1  16,388
+    v4-32  16  128  {}  1011  126.6  16,201
+    v4-64  32  512  1024  1019  502.5  16,080
+    v5e-64  64  512  1024  761  672.4  10,758
+    v5e-64  64  256  2048  782  327.3  10,474
+""")
+SERIES = "Llama, 16 GPUs.\n\n" + table("""
+    Recompute  Sequence  Batch  Micro-batch  s/step  Tokens/s/GPU
+    none  4096  256  1  7.71  8500
+    none  4096  256  2  7.45  8797
+    selective  4096  256  2  7.53  8703
+    full  4096  256  4  9.48  6913
+    full  {}  {}  2  9.63  6805
+    full  16384  64  1  10.12  6476
+""")
+
+
+def test_the_name_of_a_slice_says_how_many_chips_it_has(lint):
+    assert lint(SLICES.format(2048)) == []
+    assert [(f.printed, f.proposed) for f in lint(SLICES.format(1024))] == [("1024", "2048")]
+
+
+@pytest.mark.parametrize("seq, batch, wrong", [(8192, 128, []), (4096, 128, [("4096", "8192")]), (8192, 256, [("256", "128")])])
+def test_a_count_that_breaks_a_series_that_doubles_is_the_one(lint, seq: int, batch: int, wrong: list[tuple[str, str]]):
+    assert [(f.printed, f.proposed) for f in lint(SERIES.format(seq, batch))] == wrong
+
+
+SOCKETS = "One rank a socket, sequence length 512, plain DDP.\n\n" + table("""
+    Sockets  bs/socket  accum  global bs  s/update  tokens/s  TFLOPS/socket
+    1  8  4  32  18.41  899  1.92
+    2  8  {}  32  9.25  1791  1.91
+    4  8  1  32  4.89  3380  1.80
+    4  16  1  64  8.58  3763  2.02
+    8  8  1  64  5.05  6457  1.72
+    16  8  1  128  5.29  12427  1.66
+""")
+
+
+def test_a_socket_counts_as_a_device(lint):
+    assert lint(SOCKETS.format(2)) == []
+    assert [(f.printed, f.proposed) for f in lint(SOCKETS.format(4))] == [("4", "2")]
+
+
+MILLIONS = "Sequence 4096.\n\n" + table("""
+    GPUs  global batch  step (s)  tokens/s  tokens/s/GPU
+    8  256  3.072  0.34M  42,667
+    16  512  3.088  0.68M  42,446
+    32  1024  3.172  {}  41,322
+    32  1024  3.223  1.30M  40,668
+    64  2048  3.282  2.56M  39,937
+""")
+
+
+def test_where_the_point_moved_the_digit_that_was_lost_is_solved(lint):
+    assert lint(MILLIONS.format("1.32M")) == []
+    assert [(f.printed, f.proposed) for f in lint(MILLIONS.format("0.13M"))] == [("0.13M", "1.32M")]

@@ -135,6 +135,9 @@ _OF_SIX = re.compile(r"[ _(]+6 ?[NP]D?\)?$")
 _AXES = {"TP": "tp", "MP": "tp", "PP": "pp", "DP": "dp", "FSDP": "dp", "DDP": "dp", "MBS": "mbs", "GBS": "gbs"}
 
 
+_OF_A_STEP = re.compile(r"\b(?:per|steps?|it|iters?|iterations?|updates?|batch)\b")
+
+
 @lru_cache(maxsize=4096)
 def read_heading(raw: str) -> Column:
     """The column a heading stands for; a column without a field keeps its cells' text."""
@@ -196,6 +199,8 @@ def read_heading(raw: str) -> Column:
             formula = part
     if field == "iteration" and unit in ("s", "ms", "us", "min", "h"):
         field, kind = "sec_per_it", "seconds"  # `Step (s)`
+    if field == "sec_per_it" and unit in ("h", "d") and not _OF_A_STEP.search(plain):
+        return Column(heading=raw.strip())  # `Wall time [h]` is that of a run
     if field == "throughput":
         return Column(heading=raw.strip(), field="throughput", kind="rate")
     if field != "tflops" and (field, per) != ("mem_value", "node"):

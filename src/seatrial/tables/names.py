@@ -31,7 +31,7 @@ machine word:
     pod, slice
 gpus:
     ngpu, tpu chips, nb gpu, nb gpus, npu num, gpus used, gcd, gcds, num gcds, hpu, hpus, num hpus, xpu, xpus, num xpus, tpus,
-    ipus, tiles, gaudis
+    ipus, tiles, gaudis, sockets, cpu sockets, num sockets
 nodes:
     machines, compute nodes, nb nodes, num hosts, number of hosts
 dp:
@@ -175,7 +175,8 @@ _SAME = {word: one for one, words in {
     "samples": "sample samp sequence sequences seqs seq examples ex sentences pair pairs prompts",
 }.items() for word in words.split()}  # fmt: skip
 EACH = frozenset("gpu gpus device devices dev accelerator accelerators card cards chip chips npu npus tpu tpus hpu hpus xpu "
-                 "xpus ipu tile gcd gcds process processes proc procs rank ranks worker workers".split())
+                 "xpus ipu tile gcd gcds process processes proc procs rank ranks worker workers "
+                 "socket sockets".split())
 """What a figure is per, where all mean one of the devices."""
 _COUNTING = frozenset("num number no n count total".split())
 _AVERAGED = frozenset("avg average mean median achieved measured observed wall clock wallclock elapsed".split())

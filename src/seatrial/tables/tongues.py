@@ -64,6 +64,8 @@ efficiency: effizienz, efficacite, eficiencia, efficienza, wydajnosc, efektywnos
 days: jours, dias, tage, giorni
 percent: prozent, pourcentage, porcentaje, percentuale, procent
 hours: heures, horas, stunden
+node hours: knotenstunden, knoten stunden, heures noeud, heures noeuds, horas nodo, ore nodo, узлочасы, узло часы
+gpu hours: heures gpu, horas gpu, ore gpu
 """
 _WEAK = """
 per: par, por, pro, je

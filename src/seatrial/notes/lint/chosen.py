@@ -24,6 +24,8 @@ IN_ANOTHER_ROW = 2.0
 UNLIKELY = 1.5
 """Against a batch that does not divide, a configuration that another row has, and a number of devices that no other row and
 no power of two has."""
+SERIES = 3.0
+"""The rows above and below have twice as much and half of it."""
 ODD = 2.0
 """A number that nobody chooses, 526 or 65356, is replaced by one that people do."""
 _TIMES_BATCH = re.compile(r"(?:batch(?: ?size)?|\bgbs|\bbs) ?[x×*] ?(\d{1,2})\b|"
@@ -77,6 +79,8 @@ def repair(row: Row, name: str, value: object, broken: list[Broken]) -> Repair |
     like = like_row(row, name, value) if name in BELONGS else None
     if like is not None and name == "size_label" and row.record.hidden and _shape(like) == _shape(row):
         score, why = score + USUAL, f" (the shape is that of {like.where})"
+    if like is not None and name == "machine" and _holds_less(row, like):
+        return None
     if like is not None and name == "machine" and _only_there(row, like):
         score, why = score + ABOVE, f" (more than {row.record.machine} can do)"
     if twins := [mate for mate in mates if _same_layout(row, mate, name, value)]:
@@ -86,6 +90,10 @@ def repair(row: Row, name: str, value: object, broken: list[Broken]) -> Repair |
         score += UNLIKELY  # as it stands the row is another one's configuration
     if name in ("gpus", "nodes") and isinstance(value, int) and value not in column:
         score -= UNLIKELY if value & (value - 1) or was in column else 0.0
+    if name in ("gpus", "nodes") and _named_by_machine(row, name, mates):
+        score -= USUAL
+    if isinstance(value, int) and isinstance(was, int):
+        score += SERIES * (_in_series(row, name, value) - _in_series(row, name, was))
     if was == usual and often >= 0.6 * len(column):
         score -= USUAL / 2  # what nearly all rows have
     if isinstance(value, int) and isinstance(was, int):
@@ -126,6 +134,29 @@ def _only_there(row: Row, like: Row) -> bool:
     """Whether the row's device cannot do what it is said to, and another can."""
     most = [max(device.peak_tflops.values()) if device else 0.0 for device in (row.device, like.device)]
     return 0 < most[0] < (row.get("tflops") or 0.0) <= most[1]
+
+
+def _holds_less(row: Row, like: Row) -> bool:
+    """Whether another device has not the memory that the row used."""
+    return like.device is not None and like.device.memory_gib < (row.record.mem_gib or 0.0)
+
+
+def _named_by_machine(row: Row, name: str, mates: list[Row]) -> bool:
+    """Whether the name of its machine gives the row the count that is printed, as a slice of chips does: rows of the same name
+    have it, and no name has two."""
+    counts: dict[str, set[object]] = {}
+    for mate in mates if row.states("machine") else ():
+        counts.setdefault(mate.record.machine, set()).add(mate.said(name))
+    alone = len(counts) > 1 and all(len(one) == 1 for one in counts.values())
+    return alone and counts[row.record.machine] == {row.said(name)} if row.record.machine in counts else False
+
+
+def _in_series(row: Row, name: str, value: int) -> bool:
+    """Whether a count stands in the middle of those above and below, as in a sweep that doubles."""
+    if not 0 < row.place < len(row.mates) - 1:
+        return False
+    above, below = row.mates[row.place - 1].said(name), row.mates[row.place + 1].said(name)
+    return isinstance(above, int) and isinstance(below, int) and above != below and value * value == above * below
 
 
 def _same_layout(row: Row, mate: Row, name: str, value: object) -> bool:

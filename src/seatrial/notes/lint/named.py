@@ -38,8 +38,8 @@ def _against(ways: tuple[Terms, ...]) -> tuple[Terms, ...]:
 KINDS: tuple[tuple[re.Pattern[str], str, tuple[Terms, ...]], ...] = (
     (re.compile(r"\b(?:gpu|device|card|tpu|node|accelerator) (?:hours?|days?|h)\b"), "share", _against(_EACH)),
     (re.compile(r"\b(?:costs?|price|usd|eur|kosten|cout|coste|dollars?)\b|[$€£]"), "price", _against(_EACH)),
-    (re.compile(r"\bdays?\b|\bhours?\b|\bmin(?:ute)?s?\b|\btime to (?:train|solution)\b|\bweeks?\b|\beta\b"), "share",
-     (*_against(_ALL), (("iteration", -1), ("sec_per_it", -1)))),
+    (re.compile(r"\bdays?\b|\bhours?\b|\btime h\b|\bmin(?:ute)?s?\b|\btime to (?:train|solution)\b|\bweeks?\b|\beta\b"),
+     "share", (*_against(_ALL), (("iteration", -1), ("sec_per_it", -1)))),
     (re.compile(r"\beff(?:iciency|izienz)?\b|\bscaling\b|\bweak\b|\bstrong\b"), "base", _EACH),
     (re.compile(r"speed ?up|\bvs\b|\brelative\b|\bgain\b|\bacceleration\b|\bbeschleunigung\b|\baceleracion\b|\brel\b"), "base",
      (*_ALL, *_EACH[:1], *_EACH[3:5])),
@@ -59,7 +59,7 @@ CLOSE, NEARLY, LOOSELY = 0.002, 0.1, 0.035
 CHANCE = 0.1
 """How likely rows would agree so by accident, at most: the heading has said it already."""
 COARSE = 0.01
-COUNTED = ("world", "gbs", "seq", "price")
+COUNTED = ("world", "nodes", "gbs", "seq", "price")
 
 
 @dataclass
@@ -79,8 +79,9 @@ class Way:
 def found(rows: list[Row]) -> Iterator[Way]:
     """For each column of a table the way that most rows keep to."""
     rows = [row for row in rows[:MOST_ROWS] if row.tabular and not row.planned]
-    if len(rows) == 2:
-        yield from _hours(rows)
+    defined = {way.terms[0][0]: way for way in (_hours(rows) if len(rows) > 1 else ())}
+    yield from defined.values()
+    basis = ""
     for heading, kind in _kinds(tuple(rows[0].record.printed)) if len(rows) >= FEWEST else ():
         first = 1 if kind is not None else UNTOLD
         if kind is None and _ONE.fullmatch(rows[0].cells[heading]):
@@ -88,6 +89,8 @@ def found(rows: list[Row]) -> Iterator[Way]:
         if kind is None or heading == rows[0].columns.get("gbs") and any(row.record.gbs for row in rows):
             continue
         name, (shared, ways) = EXTRA + heading, kind
+        if name in defined:
+            continue
         others = [EXTRA + other for other in rows[0].record.printed if other != heading and _kind(other)]
         for other in others:
             ways += (((other, -1),), ((other, -1), ("world", -1)), ((other, -1), ("world", 1)))
@@ -107,28 +110,39 @@ def found(rows: list[Row]) -> Iterator[Way]:
             tried = [way for terms in ways for before in (_in_earlier_table(rows), *_above(rows, name))
                      if (way := _against_other(rows, before, ((name, 1), *terms), ways)) is not None]  # fmt: skip
         if tried:
-            yield max(tried, key=lambda way: (way.kept, way.open_ < COARSE, -len(way.terms), -len(way.constants)))
+            # An efficiency is of the figure that the speed-up beside it is of.
+            best = max(tried, key=lambda way: (way.kept, way.open_ < COARSE, shared == "base" and way.terms[1][0] == basis,
+                                               -len(way.terms), -len(way.constants)))  # fmt: skip
+            basis = best.terms[1][0] if shared == "base" else basis
+            yield best
 
 
-_OF_DEVICES = re.compile(r"(?:total )?(?:gpu|device|card|tpu|npu|hpu|chip|accelerator) (?:hours?|h)")
-_LASTS = {"days": 24.0, "day": 24.0, "d": 24.0, "hours": 1.0, "h": 1.0, "wall hours": 1.0, "weeks": 168.0}
+_OF_DEVICES = re.compile(r"(?:total )?(?:gpu|device|card|tpu|npu|hpu|chip|accelerator|(node)) (?:hours?|h)")
+_LASTS = re.compile(r"(?:wall ?(?:clock )?)?(?:(?:run ?)?time )?(?:(days?|d)|(weeks?)|hours?|h)(?: all runs| total)?")
 
 
 def _hours(rows: list[Row]) -> Iterator[Way]:
-    """Device hours of two rows: the devices times the time by definition, where one of them keeps to that."""
-    for spent, time, day in _spent(tuple(rows[0].record.printed)):
-        terms = ((spent, 1), (time, -1), ("world", -1))
+    """Device or node hours: the devices or nodes times the time by definition, where two rows and no less than half of them
+    keep to that and the others are far from it; of two rows one."""
+    for spent, time, day, count in _spent(tuple(rows[0].record.printed)):
+        terms = ((spent, 1), (time, -1), (count, -1))
         offs = [(abs(one[0] - math.log(day)), one[1]) for row in rows if (one := _product(row, terms)) and row.world != 1]
-        if len(offs) == 2 and min(offs)[0] <= min(offs)[1] + CLOSE < COARSE and max(offs)[0] > max(offs)[1] + NEARLY:
+        kept = [may for off, may in offs if off <= may + CLOSE]
+        far = sum(off > may + NEARLY for off, may in offs)
+        enough = min(kept, default=1.0) + CLOSE < COARSE if len(offs) == 2 else 2 <= len(kept) <= len(offs) <= 2 * len(kept)
+        if enough and kept and far and len(kept) + far == len(offs):
             yield Way(terms, {"": math.log(day)}, dict.fromkeys(rows, ""), 2)
 
 
 @functools.lru_cache(maxsize=4096)
-def _spent(headings: tuple[str, ...]) -> list[tuple[str, str, float]]:
-    """Columns of device hours, with the one that says how long it took and how many hours its unit has."""
+def _spent(headings: tuple[str, ...]) -> list[tuple[str, str, float, str]]:
+    """Columns of device or node hours, with the one that says how long it took, how many hours its unit has and what they are
+    hours of."""
     names = {heading: normal(in_english(clean(heading), surely=True)) for heading in extras(headings)}
-    times = [(EXTRA + heading, _LASTS[words]) for heading, words in names.items() if words in _LASTS]
-    return [(EXTRA + heading, *times[0]) for heading, words in names.items() if times and _OF_DEVICES.fullmatch(words)]
+    times = [(EXTRA + heading, 24.0 if unit[1] else 168.0 if unit[2] else 1.0) for heading, words in names.items()
+             if (unit := _LASTS.fullmatch(words))]  # fmt: skip
+    return [(EXTRA + heading, *times[0], "nodes" if of[1] else "world") for heading, words in names.items()
+            if times and (of := _OF_DEVICES.fullmatch(words))]  # fmt: skip
 
 
 def _twins(row: Row) -> list[Terms]:

@@ -65,8 +65,9 @@ _OF_TRAINING = re.compile(r"^(?:total|training|wall clock|wall|in training|all) 
 MOST_LISTED = 12
 _SPELLED = {"thousand": "k", "million": "M"}
 _TIMES = {"k": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
-OFF, NEAR = 0.02, 0.02
-"""From which share on a total is off; and within which, of a sentence, it agrees with what rows scatter about."""
+OFF, NEAR, CLOSELY = 0.02, 0.02, 0.01
+"""From which share on a total is off; within which, of a sentence, it agrees with what rows scatter
+about; and how closely one row's figure has to make up for what it is off by."""
 
 
 def check(sheet: Sheet) -> list[Finding]:
@@ -140,10 +141,38 @@ def _one_row(row: Row, members: list[Row], ways: Callable[[list[float]], list[fl
             continue
         meant = given[1][0]
         if meant > 0 and abs(math.log(float(shown) / meant)) > OFF:
+            figures = {member: one[1] for member, one in zip(members, column) if one is not None}
+            blamed = _member(cell, float(shown) - meant, open_, figures, heading) if added else None
+            if blamed is not None:
+                yield blamed
+                continue
             what = "the rows above add up to" if added else "the mean of the rows above is"
             proposed = _like(cell, meant)
             message = f"{heading} {cell.strip()} -> {proposed}: {what} {proposed}"
             yield row.find("aggregate", "error", message, column=heading, printed=cell.strip(), proposed=proposed)
+
+
+def _member(cell: str, short: float, open_: float, figures: dict[Row, float], heading: str) -> Finding | None:
+    """The one row whose figure, mended by a slip of the hand or the devices of a node, gives the total as it is printed, which
+    no slip turns into what the rows add up to."""
+    total = math.fsum(figures.values())
+    if digits.slip(cell, (total - open_, total + open_)) is not None:
+        return None
+    found: list[tuple[Row, float, str]] = []
+    for row, figure in figures.items():
+        needed, own = figure + short, row.record.printed[heading]
+        if not open_ < needed * CLOSELY:
+            continue
+        slips = digits.slips(own, (needed - open_, needed + open_))
+        parts = {count for count in (row.procs, row.world, 4, 8) if count and count > 1}  # four or eight in nodes, mostly
+        of = any(abs(figure / needed / times - 1) <= CLOSELY for count in parts for times in (count, 1 / count))
+        found += [(row, needed, f" ({slips[0].how})" if slips else " (of more devices or fewer)")] if slips or of else []
+    if len(found) != 1:
+        return None
+    row, needed, how = found[0]
+    own, proposed = row.record.printed[heading].strip(), _like(row.record.printed[heading], needed)
+    message = f"{heading} {own} -> {proposed}{how}: with it the rows add up to {cell.strip()} below"
+    return row.find("aggregate", "error", message, column=heading, printed=own, proposed=proposed)
 
 
 def _sums(values: list[float]) -> list[float]:

@@ -96,7 +96,9 @@ def _pasted(row: Row, broken: list[Broken], *, whole: bool = False) -> Finding |
             continue
         if whole and broken_and_kept(mate)[0]:
             continue
-        others = [name for name in own if name in MEASURES and name not in same and row.cell(name) != mate.cell(name)]
+        worked = {relation.terms[0][0] for relation, _, _ in broken}
+        others = [name for name in own if (name in MEASURES or name in worked) and name not in same
+                  and row.cell(name) != mate.cell(name)]  # fmt: skip
         told = [(name, off) for relation, _, off in broken for name, power in relation.terms
                 if power == 1 and [n for n in same if is_part(n, relation)] == [name]]  # fmt: skip
         if not others or not told:
