@@ -19,11 +19,11 @@ steps: schritte, pasos, passi, etapes, kroki, шаги, шагов, stappen
 seconds: secondes, segundos, secondi, sekunden, sekundy, секунд
 second: seconde, segundo, secondo, sekunde
 nodes: noeuds, nodos, knoten, nodi, wezly, узлы, узлов, knooppunten, noder, uzly, dugum
-node: noeud, nodo, wezel, узел
+node: noeud, nodo, wezel, узел, узла, uzel, knooppunt, nod
 devices: dispositivos, geraete, gerate, cartes, tarjetas, karten, rechenkarten, urzadzenia, устройства, устройств
 device: dispositivo, geraet, gerat, carte, tarjeta, karte, urzadzenie
 memory: memoire, memoria, speicher, speicherbedarf, speicherverbrauch, pamiec, память, памяти, geheugen, bellek, pamet
-tokens: jetons, jeton, fichas, токены, токенов
+tokens: jetons, jeton, fichas, tokeny, tokenow, токены, токенов
 samples: echantillons, muestras, beispiele, proben, campioni, amostras, probki, примеров, образцов
 layers: couches, capas, schichten, strati, camadas, lagen, warstwy, warstw, слои, слоев, слоя
 heads: tetes, cabezas, koepfe, kopfe, cabecas, teste, glowice, glowic, голов, головы
@@ -66,7 +66,7 @@ percent: prozent, pourcentage, porcentaje, percentuale, procent
 hours: heures, horas, stunden
 """
 _WEAK = """
-per: par, por, pro, je
+per: par, por, pro, je, na, на
 of: de, du, des, von, del
 batch: lot
 with: avec, mit, con
@@ -79,6 +79,8 @@ GB: гб
 """
 """Words that English has too, or that are too short to prove a language: they are read only beside one of the others."""
 _SIGNS = """
+per node: 1ノードあたり, 1ノード当たり, ノードあたり, ノード当たり, ノードごと, 每个节点, 每节点, 单节点, 노드당, 노드 당
+per GPU: GPUあたり, GPU当たり, GPU毎, GPUごと, GPU 당, GPU당, 每GPU, 每 GPU, 单GPU, 单卡, 每卡, 每张卡, カードあたり
 nodes: ノード数, ノード, 节点数, 节点, 節点數
 GPUs: GPU数, GPU 数, GPU枚数, GPU卡数, 卡数, GPU數
 processes: プロセス数, プロセス, 进程数, 进程, 프로세스 수
@@ -148,6 +150,8 @@ def _signs(text: str) -> dict[str, str]:
 _STRONG, _BESIDE, _BY_SIGN = _table(_WORDS), _table(_WEAK), _signs(_SIGNS)
 _SIGN = re.compile("|".join(map(re.escape, sorted(_BY_SIGN, key=len, reverse=True))))
 _HAS_SIGN = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]")
+_OF_ONE_NODE = re.compile(r"(?<=per )(?:nodes|no)\b|(?<=/)nodes\b", re.IGNORECASE)
+"""`je Knoten`, `por nó`: of one, where the word is that of several or means something else by itself."""
 _UNITS = {"Go", "Gio", "Mo", "Mio"}
 _WORD = re.compile(r"[^\W\d_]+")
 _MARKS = re.compile(r"[\u0300-\u036f]")
@@ -183,4 +187,4 @@ def in_english(text: str, *, surely: bool = False) -> str:
             return _STRONG[word] if word in units else word
         return _STRONG.get(word.lower()) or _BESIDE.get(word.lower()) or word
 
-    return _WORD.sub(translated, plain)
+    return _OF_ONE_NODE.sub("node", _WORD.sub(translated, plain))
