@@ -155,6 +155,7 @@ _POINT = re.compile(r"(?<![\d.,])\d+\.\d{1,2}(?![\d,.])")
 _THREE = re.compile(r"(?<![\d.,])\d{1,3}([.,])\d{3}(?![\d,.])")
 _OF_EACH = re.compile(
     r"(?<![\w/])[`\"]?(tps|wps|tgs|tok(?:en)?s?(?:/| per )s(?:ec(?:ond)?)?|throughputs?)[`\")]?"
+    r"(?:,? (?:and|et|und|y|e|i) [`\w/]{1,12})?"
     r"(?: ?[=:–—]|,? (?:is|are|means?|denotes?|counts?|refers?|given|reported|quoted|shown|"
     r"figures|numbers|values|always|est|sont|ist|sind|jest|es|son)\b)"
     r"(?:(?!\b(?:not|all|whole|total|together|job|sum|hours?|mem\w*|MFU|TFLOP\w*|batch\w*|with|nodes?)\b)[^.;|%\d]){0,40}?"
