@@ -7,7 +7,7 @@ import pytest
 
 from lint_tables import table
 from seatrial.notes.lint import Finding, look_at
-from seatrial.notes.lint.devices import device_named
+from seatrial.notes.lint.devices import device_named, of_devices
 
 
 @pytest.fixture
@@ -175,3 +175,8 @@ def test_a_rate_that_does_not_grow_with_the_devices_is_of_one_of_them(lint):
     text = f"# Weak scaling, H100, sequence 4096\n\n{WORDS}"
     assert not lint(text)
     assert [(f.line, f.proposed) for f in lint(text.replace("8,815", "1,128,320"))] == [(7, "8815")]
+
+
+def test_the_innermost_heading_that_names_a_device_says_which_a_table_is_of():
+    assert of_devices("Gaudi 2 and Gaudi 3 / Gaudi 2 (96 GB)") == "Gaudi 2 (96 GB)"
+    assert of_devices("On H100 / Weak scaling") == "On H100 / Weak scaling"
