@@ -219,3 +219,21 @@ def test_a_peak_beside_what_fills_a_device_is_one_of_memory(heading):
     alone = settle([read_heading(one) for one in ("TP", heading, "TFLOPs")])
     twice = settle([read_heading(one) for one in ("MBS", "mem (GiB)", heading)])
     assert not devices[2].field and not alone[1].field and not twice[2].field
+
+
+@pytest.mark.parametrize("heading", [
+    "TFLOPS/node", "TFLOP/s (per node)", "node TFLOPS", "TFLOPS (node)", "TFLOPS/server", "TFLOPS per host", "TFLOPS je Knoten",
+    "TFLOPS/Knoten", "TFLOPS par nœud", "TFLOPS por nodo", "TFLOPS por nó", "TFLOPS na węzeł", "TFLOPS/узел", "TFLOPS на узел",
+    "TFLOPS/ノード", "ノードあたりTFLOPS", "노드당 TFLOPS", "每节点 TFLOPS", "单节点 TFLOPS"])  # fmt: skip
+def test_tflops_of_a_node_in_any_language(heading):
+    assert (read_heading(heading).field, read_heading(heading).per) == ("tflops", "node")
+
+
+@pytest.mark.parametrize("heading", ["TFLOPS на GPU", "GPU当たり TFLOPS", "GPU당 TFLOPS", "单卡 TFLOPS", "TFLOPS na kartę"])
+def test_tflops_of_a_device_in_any_language(heading):
+    assert (read_heading(heading).field, read_heading(heading).per) == ("tflops", "process")
+
+
+@pytest.mark.parametrize("heading", ["host", "Server", "host RAM (GB)"])
+def test_a_host_is_a_node_only_where_something_is_per_host(heading):
+    assert read_heading(heading).field == ""

@@ -259,9 +259,14 @@ def test_spaces_part_thousands_where_the_file_has_several(tmp_path):
 
 
 @pytest.mark.parametrize(("said", "each"), [
-    ("`tps` is tokens/s **per GPU**, over steps 20-100.", True), ("tps are tokens per second of all GPUs.", False)])
-def test_the_text_says_what_a_rate_is_per(tmp_path, said: str, each: bool):
-    (record,) = read(tmp_path, f"{said}\n\n| GPUs | tps | TFLOPs |\n|--|--|--|\n| 8 | 6,424 | 379.1 |\n")
+    ("`tps` is tokens/s **per GPU**, over steps 20-100.", True), ("tps are tokens per second of all GPUs.", False),
+    ("wps = tokens per second **per GPU**, median of 100 steps", True), ("Le débit (tokens/s) est par GPU.", True),
+    ("tok/s and TFLOP/s are **per device**", True), ("wps counts the tokens of one card", True),
+    ("tokens/s = tokens/s/GPU × GPUs", False),
+    ("tokens/s is of the job, memory per GPU", False), ("Tokens per second is 4 % better per GPU now", False)])
+@pytest.mark.parametrize("heading", ["tps", "v0.14 wps", "tokens/s", "Throughput (tok/s)"])
+def test_the_text_says_what_a_rate_is_per(tmp_path, said: str, each: bool, heading: str):
+    (record,) = read(tmp_path, f"{said}\n\n| GPUs | {heading} | TFLOPs |\n|--|--|--|\n| 8 | 6,424 | 379.1 |\n")
     assert (record.tokens_per_s, record.tokens_per_s_per_process) == ((None, 6424) if each else (6424, None))
 
 

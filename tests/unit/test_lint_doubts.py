@@ -373,3 +373,27 @@ def test_one_model_larger_than_another_in_most_things_is_no_law(tmp_path: Path):
            "| heads | 32 | 40 | 64 |\n| kv heads | 32 | 40 | 8 |\n| ffn | 11008 | 13824 | 28672 |\n" \
            "| vocab | 32000 | 32000 | 32000 |\n"
     assert told(tmp_path, "# Model card\n\n" + text) == []
+
+
+NODEWIDE = """# Training on MI300X (bf16 peak 1307 TFLOPS)
+
+| Model | Nodes | {heading} |
+|---|---|---|
+| 7B | 1 | 4100 |
+| 7B | 2 | 4058 |
+| 7B | 4 | 4006 |
+| 13B | 1 | 4236 |
+| 13B | 2 | 4194 |
+"""
+
+
+@pytest.mark.parametrize("heading", ["TFLOPS/ノード", "TFLOPS je Knoten", "TFLOPS/узел", "TFLOPS (job)", "TFLOPS"])
+def test_a_column_above_the_peak_throughout_is_of_more_than_one_device(tmp_path, heading):
+    assert not told(tmp_path, NODEWIDE.format(heading=heading))
+
+
+def test_tflops_above_the_peak_are_seen_of_a_node_and_of_few_rows_of_a_device(tmp_path):
+    text = NODEWIDE.format(heading="TFLOPS/node")
+    assert "over-peak" in {f.code for f in told(tmp_path, text.replace("4058", "40580"))}
+    each = NODEWIDE.format(heading="TFLOPS/GPU").replace("4100", "512").replace("4058", "507").replace("4006", "501")
+    assert [f.code for f in told(tmp_path, each)] == ["over-peak", "over-peak"]

@@ -7,7 +7,7 @@ import pytest
 
 from lint_tables import table
 from seatrial.notes.lint import Finding, look_at
-from seatrial.notes.lint.devices import device_named
+from seatrial.notes.lint.devices import device_named, of_devices
 
 
 @pytest.fixture
@@ -158,3 +158,25 @@ def test_text_above_the_headings_of_a_csv_file_sets_what_its_rows_do_not(lint) -
     assert lint("\n".join(rows), "runs.csv") == []
     (found,) = lint("\n".join(rows).replace("5.20", "52.0"), "runs.csv")
     assert (found.line, found.proposed) == (6, "5.20")
+
+
+WORDS = table("""
+    Model  GPUs  Global batch  wps
+    8B  8  16  9,080
+    8B  64  128  8,910
+    8B  128  256  8,815
+    8B  256  512  8,700
+    70B  256  128  1,041
+    70B  512  256  1,018
+""")
+
+
+def test_a_rate_that_does_not_grow_with_the_devices_is_of_one_of_them(lint):
+    text = f"# Weak scaling, H100, sequence 4096\n\n{WORDS}"
+    assert not lint(text)
+    assert [(f.line, f.proposed) for f in lint(text.replace("8,815", "1,128,320"))] == [(7, "8815")]
+
+
+def test_the_innermost_heading_that_names_a_device_says_which_a_table_is_of():
+    assert of_devices("Gaudi 2 and Gaudi 3 / Gaudi 2 (96 GB)") == "Gaudi 2 (96 GB)"
+    assert of_devices("On H100 / Weak scaling") == "On H100 / Weak scaling"

@@ -132,6 +132,8 @@ _OF_SIX = re.compile(r"[ _(]+6 ?[NP]D?\)?$")
 """`tflops_per_gpu_6N`: by which formula."""
 
 
+_OTHER_LETTERS = re.compile(r"[\u0400-\u04ff]")
+"""Names are kept in Latin ones: of `TFLOPS/узел` only `TFLOPS/` would be looked up."""
 _AXES = {"TP": "tp", "MP": "tp", "PP": "pp", "DP": "dp", "FSDP": "dp", "DDP": "dp", "MBS": "mbs", "GBS": "gbs"}
 
 
@@ -173,11 +175,12 @@ def read_heading(raw: str) -> Column:
         inside += [word for word in plain.split() if word[1:] in ("b", "ib", "o", "io")]
     if found is None and (bare := without_version(text)) != text and (either := read_heading(bare)).field in MEASURES:
         return replace(either, heading=raw.strip())
-    if found is None:
+    if found is None or _OTHER_LETTERS.search(text):
         english = in_english(text, surely=True)
         column = read_heading(english) if english != text else None
         if column is not None and column.field != "iteration":  # a step may be anything
             return replace(column, heading=raw.strip())
+    if found is None:
         return Column(heading=raw.strip(), parts=_parts(text) or next(filter(None, map(_parts, _BRACKET.findall(text))), ()))
     field, kind = found
     unit, per, formula = _heading_unit(kind, whole if rated else plain), _heading_per(plain), _formula_of(plain)
@@ -420,7 +423,10 @@ def _heading_unit(kind: Kind, plain: str) -> str:
 def _heading_per(plain: str) -> str:
     if re.search(rf"\bper ({'|'.join(EACH)})\b", plain):
         return "process"
-    return "node" if re.search(r"\bper node\b", plain) else ""
+    return "node" if _OF_A_NODE.search(plain) else ""
+
+
+_OF_A_NODE = re.compile(r"\bper (?:node|server|host)\b|^node\b")
 
 
 def _formula_of(plain: str) -> str:

@@ -193,7 +193,7 @@ def form(text: str) -> str:
         per = bool(made) and made[-1] == "per"
         # A sequence is a sample in a rate alone.
         same = word if word in ("sequence", "seq") and "per" not in words else _SAME.get(word, word)
-        made.append("gpu" if per and word in EACH else same)
+        made.append("gpu" if per and word in EACH else "node" if per and word in ("server", "host") else same)
     return " ".join(made)
 
 

@@ -11,48 +11,53 @@ import re
 import unicodedata
 
 _WORDS = """
-time: temps, tiempo, tempo, zeit, czas, время, tijd, sure
-duration: duree, dauer, durata, duracion
+time: temps, tiempo, tempo, zeit, czas, время, tijd, sure, czasu, tid, времени
+duration: duree, dauer, durata, duracion, trvani, длительность
 iteration: iteracion, iterazione, iteracao
-step: schritt, paso, passo, etape, krok, шаг, шага, stap, adim
-steps: schritte, pasos, passi, etapes, kroki, шаги, шагов, stappen
-seconds: secondes, segundos, secondi, sekunden, sekundy, секунд
-second: seconde, segundo, secondo, sekunde
-nodes: noeuds, nodos, knoten, nodi, wezly, узлы, узлов, knooppunten, noder, uzly, dugum
-node: noeud, nodo, wezel, узел
+step: schritt, paso, passo, etape, krok, шаг, шага, stap, adim, kroku, pasu, steg, stappe, шаге
+steps: schritte, pasos, passi, etapes, kroki, шаги, шагов, stappen, krokow, adimlar
+seconds: secondes, segundos, secondi, sekunden, sekundy, секунд, secondi, sekund, секунды
+second: seconde, segundo, secondo, sekunde, sekundu, секунду, секунда, saniye
+nodes: noeuds, nodos, knoten, nodi, wezly, узлы, узлов, knooppunten, noder, uzly, dugum, wezlow, узлах, serwery
+nodes: serveurs, servidores
+node: noeud, nodo, wezel, узел, узла, uzel, knooppunt, nod, serwer, serveur, servidor
 devices: dispositivos, geraete, gerate, cartes, tarjetas, karten, rechenkarten, urzadzenia, устройства, устройств
-device: dispositivo, geraet, gerat, carte, tarjeta, karte, urzadzenie
-memory: memoire, memoria, speicher, speicherbedarf, speicherverbrauch, pamiec, память, памяти, geheugen, bellek, pamet
-tokens: jetons, jeton, fichas, токены, токенов
+devices: karty, kart, schede, placas, kaarten, kartlar, карты, карт, ускорители, ускорителеи
+device: dispositivo, geraet, gerat, carte, tarjeta, karte, urzadzenie, karta, scheda, placa, kaart, карту, карта
+device: карте, устроиство, ускоритель
+memory: memoire, memoria, speicher, speicherbedarf, speicherverbrauch, pamiec, память, памяти, geheugen, bellek
+memory: pamet, pamieci, pameti, minne
+tokens: jetons, jeton, fichas, tokeny, tokenow, токены, токенов, tokenu
 samples: echantillons, muestras, beispiele, proben, campioni, amostras, probki, примеров, образцов
-layers: couches, capas, schichten, strati, camadas, lagen, warstwy, warstw, слои, слоев, слоя
+layers: couches, capas, schichten, strati, camadas, lagen, warstwy, warstw, слои, слоев, слоя, vrstvy, vrstev
 heads: tetes, cabezas, koepfe, kopfe, cabecas, teste, glowice, glowic, голов, головы
-model: modele, modelo, modell, modello, модель
+model: modele, modelo, modell, modello, модель, modelu, модели
 size: taille, tamano, groesse, grosse, dimensione, tamanho, modellgrosse, modellgroesse, размер, grootte
-batch: lots, lote, lotto, stapel, батч, пакет
+batch: lots, lote, lotto, stapel, батч, пакет, partia, partii, партия, батча
 micro: mikro, микро
 stages: stufen, stadi, etapas, etages, stadia, этапы, ступени
 replicas: replikate, repliken, repliques, repliche, реплики, реплик
 optimizer: optimierer, optimiseur, optimizador, ottimizzatore
 processes: prozesse, processus, procesos, processi, processos, процессы, процессов
 total: gesamt, insgesamt, totale, totaal
-hidden: cachee, oculta, oculto, verborgene, versteckte, nascosta, ukryty, ukryta, скрытыи, скрытая
+hidden: cachee, oculta, oculto, verborgene, versteckte, nascosta, ukryty, ukryta, скрытыи, скрытая, ukryte, ukrytych
 step time: schrittdauer, iterationszeit, iterationsdauer
 batch size: batchgroesse, batchgrosse, stapelgroesse, stapelgrosse, losgrosse, losgroesse
-micro batch size: mikrobatch, microlot, microlote, microbatch, mikrobatchgrosse, mikrobatchgroesse
+micro batch size: микробатч, микробатча, mikrobatch, microlot, microlote, microbatch, mikrobatchgrosse, mikrobatchgroesse
 global batch size: globalbatch, globalbatchgrosse, globalbatchgroesse, gesamtbatch, gesamtbatchgrosse, gesamtbatchgroesse
-global: globale, globaler, globales, globalen, глобальныи
-sequence: secuencia, sequenz, sequenza, sequencia, sekwencji, sekwencja, последовательности
+global: globale, globaler, globales, globalen, глобальныи, globalny, globalna, globalne, globalni, глобальная, глобального
+sequence: secuencia, sequenz, sequenza, sequencia, sekwencji, sekwencja, последовательности, sekvence, sekvens, sequentie
 sequences: secuencias, sequenzen, sekwencje
 context: contexto, contexte, kontext, contesto, kontekst
 sequence length: sequenzlange, sequenzlaenge, kontextlange, kontextlaenge
-length: longueur, longitud, laenge, lange, lunghezza, comprimento, dlugosc, длина
+length: longueur, longitud, laenge, lange, lunghezza, comprimento, dlugosc, длина, dlugosci, delka, lengte, longueurs, длины
 recompute: recalcul, recalculo, neuberechnung, ricalcolo
 vocabulary: vokabular, vocabulaire, vocabulario, slownik, словарь
-throughput: debit, rendimiento, durchsatz, tokendurchsatz, vazao, desempenho, przepustowosc, doorvoer, производительность
+throughput: debit, rendimiento, durchsatz, tokendurchsatz, vazao, desempenho, przepustowosc, doorvoer
+throughput: производительность, przepustowosci, propustnost, скорость
 parameters: parametros, parametres, parametri, parametrow
 hidden size: dimensao
-number: anzahl, nombre, numero, liczba, число, количество, aantal
+number: anzahl, nombre, numero, liczba, число, количество, aantal, liczby, pocet, числа
 GB: Go
 GiB: Gio
 MB: Mo
@@ -61,14 +66,15 @@ per node: je knoten, pro knoten, par noeud, por nodo
 peak: spitze, pic, pico, пик, piek
 each: jeweils, chacun, chacune, cada
 efficiency: effizienz, efficacite, eficiencia, efficienza, wydajnosc, efektywnosc, эффективность, efficientie, verimlilik
-days: jours, dias, tage, giorni
+days: jours, dias, tage, giorni, dni, днеи, дни
+accumulation: akumulacji, akumulace, accumulazione, accumulatie, ackumulering, накопление, накопления
 percent: prozent, pourcentage, porcentaje, percentuale, procent
-hours: heures, horas, stunden
+hours: heures, horas, stunden, godziny, godzin, часы, часов, uren
 node hours: knotenstunden, knoten stunden, heures noeud, heures noeuds, horas nodo, ore nodo, узлочасы, узло часы
 gpu hours: heures gpu, horas gpu, ore gpu
 """
 _WEAK = """
-per: par, por, pro, je
+per: par, por, pro, je, na, на
 of: de, du, des, von, del
 batch: lot
 with: avec, mit, con
@@ -81,6 +87,8 @@ GB: гб
 """
 """Words that English has too, or that are too short to prove a language: they are read only beside one of the others."""
 _SIGNS = """
+per node: 1ノードあたり, 1ノード当たり, ノードあたり, ノード当たり, ノードごと, 每个节点, 每节点, 单节点, 노드당, 노드 당
+per GPU: GPUあたり, GPU当たり, GPU毎, GPUごと, GPU 당, GPU당, 每GPU, 每 GPU, 单GPU, 单卡, 每卡, 每张卡, カードあたり
 nodes: ノード数, ノード, 节点数, 节点, 節点數
 GPUs: GPU数, GPU 数, GPU枚数, GPU卡数, 卡数, GPU數
 processes: プロセス数, プロセス, 进程数, 进程, 프로세스 수
@@ -150,6 +158,9 @@ def _signs(text: str) -> dict[str, str]:
 _STRONG, _BESIDE, _BY_SIGN = _table(_WORDS), _table(_WEAK), _signs(_SIGNS)
 _SIGN = re.compile("|".join(map(re.escape, sorted(_BY_SIGN, key=len, reverse=True))))
 _HAS_SIGN = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]")
+_OF_ONE_NODE = re.compile(r"(?<=per )(?:nodes|no)\b|(?<=/)nodes\b", re.IGNORECASE)
+"""`je Knoten`, `por nó`: of one, where the word is that of several or means something else by itself."""
+_LENGTH = re.compile(r"\blength (?:of )?(?:the )?sequences?\b", re.IGNORECASE)
 _UNITS = {"Go", "Gio", "Mo", "Mio"}
 _WORD = re.compile(r"[^\W\d_]+")
 _MARKS = re.compile(r"[\u0300-\u036f]")
@@ -185,4 +196,4 @@ def in_english(text: str, *, surely: bool = False) -> str:
             return _STRONG[word] if word in units else word
         return _STRONG.get(word.lower()) or _BESIDE.get(word.lower()) or word
 
-    return _WORD.sub(translated, plain)
+    return _LENGTH.sub("sequence length", _OF_ONE_NODE.sub("node", _WORD.sub(translated, plain)))

@@ -93,6 +93,14 @@ def devices_in(words: str) -> frozenset[str]:
     return frozenset(name.lower() for name in _NAMED.findall(words))
 
 
+@lru_cache(maxsize=4096)
+def of_devices(section: str) -> str:
+    """The headings above a row from the innermost that names a device on: `Gaudi 2 and 3 / Gaudi 2 (96 GB)` is of one."""
+    titles = section.split(" / ")
+    at = next((at for at in range(len(titles) - 1, 0, -1) if devices_in(titles[at])), 0)
+    return " / ".join(titles[at:])
+
+
 @lru_cache(maxsize=16384)
 def names_device(cell: str) -> bool:
     return _NAMED.search(cell) is not None

@@ -35,10 +35,9 @@ def check(sheet: Sheet) -> list[Finding]:
     for row in sheet.rows:
         if row.record.mem_value is not None:
             found += _capacity(row)
-        found += _peak(row)
         if row.record.mfu or row.record.hfu or row.fixed:
             found += _share(row)
-    rules = (_memory_falls, _scaling, _by_size)
+    rules = (_peaks, _memory_falls, _scaling, _by_size)
     return found + [finding for mates in sheet.tables.values() for rule in rules for finding in rule(mates)]
 
 
@@ -271,12 +270,26 @@ def _capacity(row: Row) -> list[Finding]:
     return []
 
 
+_MOST = 0.75
+"""Of the rows of a table: where so many are above the peak the column is none of one device, whatever its heading says."""
+_NODE = 8
+"""Devices that a node has where nobody says how many; hardly any has more."""
+
+
+def _peaks(mates: list[Row]) -> list[Finding]:
+    found = {row: finding for row in mates for finding in _peak(row)}
+    above = sum(finding.column == row.column("tflops") for row, finding in found.items()) if len(found) > 2 else 0
+    if above > 2 and above > _MOST * sum(1 for row in mates if row.record.tflops):
+        return [finding for row, finding in found.items() if finding.column != row.column("tflops")]
+    return [*found.values()]
+
+
 def _peak(row: Row) -> list[Finding]:
     tflops, device, peak = row.get("tflops"), row.device, row.peak
     if peak is None or not tflops:
         return _too_fast(row, device.name, peak) if device is not None and peak is not None else []
     if tflops <= peak or row.reasons.get("tflops") == "tflops-per-node" or row.record.tflops_per == "node" and (
-        device is None or tflops <= peak * (row.procs or 1) and device.kind == "gpu" and (row.procs or 1) > 1
+        device is None or device.kind == "gpu" and tflops <= peak * (row.procs if row.procs and row.procs > 1 else _NODE)
     ):  # fmt: skip
         return []
     said = f"the peak of {device.name}, {peak:g}" if device is not None else f"the peak of {peak:g} that the text says"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from seatrial.columns import AROUND, LAYOUT
 from seatrial.notes.lint import digits
-from seatrial.notes.lint.devices import device_of, devices_in, is_preset, names_device
+from seatrial.notes.lint.devices import device_of, devices_in, is_preset, names_device, of_devices
 from seatrial.notes.lint.digits import Printed
 from seatrial.notes.lint.findings import Finding, Level
 from seatrial.notes.lint.headings import EXTRA, extras, field_of, fields_of, kinds_beside, parts_of
@@ -334,7 +334,7 @@ class Row:
     def devices(self) -> frozenset[str]:
         """The kinds of device and number that the headings above the row and its own words name."""
         own = [cell for heading, cell in self.record.extra.items() if not _refers(heading)]
-        words = " ".join((self.record.section, self.record.machine, self.record.size_label, *own))
+        words = " ".join((of_devices(self.record.section), self.record.machine, self.record.size_label, *own))
         return devices_in(words)
 
     @once

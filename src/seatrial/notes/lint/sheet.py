@@ -86,6 +86,12 @@ class Sheet:
         for rows in sheet.tables.values():
             _nearly_in_sequences(rows)
             _as_fractions(rows)
+            if rows[0].record.tokens_per_s and len(rows) > 2 and _of_one_device([row.record for row in rows[:NEAR]]):
+                for row in rows if "tokens_per_s" in rows[0].columns else ():
+                    heading = row.columns.pop("tokens_per_s", "")
+                    row.columns.update({"tokens_per_s_per_process": heading} if heading else {})
+                    rate = {"tokens_per_s": None, "tokens_per_s_per_process": row.record.tokens_per_s}
+                    row.record = row.record.changed(rate)
         return sheet
 
     @cached_property
@@ -254,6 +260,27 @@ def _as_fractions(rows: list[Row]) -> None:
             for row, number in above:
                 if number < MOST_OF_PEAK:
                     row.record = row.record.changed({name: number})
+
+
+FLAT, SEVERAL = 1.2, 4
+"""By which factor a rate of one device differs at most over so many times the devices, where that of all grows with them."""
+
+
+def _of_one_device(records: list[Record]) -> bool:
+    """`wps` and `tok/s` are of all devices or of one, as each engine has it: more devices do more in all, and each no more."""
+    rates = [(record, rate, devices) for record in records
+             if (rate := record.tokens_per_s) and (devices := record.gpus or record.nodes)]  # fmt: skip
+    counts = {devices for _, _, devices in rates}
+    if len(rates) < 3 or max(counts) < SEVERAL * min(counts) or any(record.tokens_per_s_per_process for record in records):
+        return False
+    alike: dict[object, list[tuple[int, float]]] = {}
+    for record, rate, devices in rates:
+        name = record.size_label or next(iter(record.printed.values()), "")
+        alike.setdefault((name, record.machine, record.seq), []).append((devices, rate))
+    least = {key: min(some) for key, some in alike.items()}
+    grown = [rate / least[key][1] for key, some in alike.items() for devices, rate in some
+             if devices >= SEVERAL * least[key][0]]  # fmt: skip
+    return sum(1 / SEVERAL < more < FLAT for more in grown) > max(1, 0.6 * len(grown))
 
 
 def _nearly_in_sequences(rows: list[Row]) -> None:

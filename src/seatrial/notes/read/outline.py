@@ -20,7 +20,8 @@ from functools import cached_property
 from seatrial.errors import BadInput
 from seatrial.notes.read.statements import Statements, machine_cues, read_statements, read_status
 from seatrial.record import Stated
-from seatrial.tables.headings import Column, clean, normal
+from seatrial.tables.headings import Column, clean, normal, without_version
+from seatrial.tables.names import form
 from seatrial.tables.tongues import in_english
 
 LOCAL = frozenset({"nodes", "gpus", "dp", "optimizer"})
@@ -153,9 +154,24 @@ _COMMA = re.compile(r"(?<![\d.,])\d{1,4},\d{1,2}(?![\d,.])")
 _POINT = re.compile(r"(?<![\d.,])\d+\.\d{1,2}(?![\d,.])")
 _THREE = re.compile(r"(?<![\d.,])\d{1,3}([.,])\d{3}(?![\d,.])")
 _OF_EACH = re.compile(
-    r"(?<![\w/])`?(tps|tok(?:en)?s?/s(?:ec)?|throughput)`? (?:is|are|means?|=) (?:(?!\bnot\b|\ball\b)[^.;|]){0,30}?"
-    r"\bper (?:GPU|device|chip|card|NPU|accelerator)\b", re.IGNORECASE
+    r"(?<![\w/])[`\"]?(tps|wps|tgs|tok(?:en)?s?(?:/| per )s(?:ec(?:ond)?)?|throughputs?)[`\")]?"
+    r"(?:,? (?:and|et|und|y|e|i) [`\w/]{1,12})?"
+    r"(?: ?[=:–—]|,? (?:is|are|means?|denotes?|counts?|refers?|given|reported|quoted|shown|"
+    r"figures|numbers|values|always|est|sont|ist|sind|jest|es|son)\b)"
+    r"(?:(?!\b(?:not|all|whole|total|together|job|sum|hours?|mem\w*|MFU|TFLOP\w*|batch\w*|with|nodes?)\b)[^.;|%\d]){0,40}?"
+    r"(?:\b(?:per|one|each|single)\W{1,3}|/ ?)(?:GPU|device|chip|card|NPU|HPU|TPU|accelerator|rank|worker)\b"
+    r"(?! ?(?:[x×*·]|times\b))", re.IGNORECASE
 )  # fmt: skip
+_ONE_DEVICE = re.compile(r"GPU|device|chip|card|NPU|HPU|TPU|accelerator|rank|worker|Karte|kart|carte|tarjeta", re.IGNORECASE)
+_RATES = {"tps": "tokens", "wps": "tokens", "tgs": "tokens", "throughputs": "throughput"}
+
+
+def _rate(name: str) -> str:
+    """`wps`, `tok/s` and `tokens per second` are one name."""
+    said = form(name)
+    return _RATES.get(said, "tokens" if said == "tokens per s" else said)
+
+
 _SPACED = re.compile(r"\|\s*\d{1,3}(?: \d{3})+\s*(?=\|)")
 MANY = 3
 LONGEST_LEGEND, LONGEST_SENTENCE = 200, 2000
@@ -205,7 +221,11 @@ class Outline:
 
     def settled(self, columns: list[Column]) -> list[Column]:
         """The columns of a table, where the text says that a rate is of one device."""
-        each = {one for one in columns if one.field == "tokens_per_s" and normal(one.heading) in self.each}
+        if not self.each or any(one.field == "tokens_per_s_per_process" for one in columns):
+            return columns
+        rates = {one: [_rate(part) for part in re.split(r"[()\[\]]", without_version(clean(one.heading)))]
+                 for one in columns if one.field == "tokens_per_s"}  # fmt: skip
+        each = {one for one, said in rates.items() if not self.each.isdisjoint(said)}
         return [replace(one, field="tokens_per_s_per_process") if one in each else one for one in columns]
 
     @property
@@ -237,8 +257,8 @@ class Outline:
             raise BadInput(f"line {number}: over {MOST_STATEMENTS} headings and settings, which is more than notes have")
         host, device = machine_cues(line)
         self._host, self._device = self._host or host, self._device or device
-        if len(line) < LONGEST_SENTENCE and "per " in line:
-            self.each.update(normal(name) for name in _OF_EACH.findall(line))
+        if len(line) < LONGEST_SENTENCE and _ONE_DEVICE.search(line):
+            self.each.update(map(_rate, _OF_EACH.findall(in_english(line).replace("*", ""))))
         match = HEADING.match(line)
         if match:
             self.heading(number, len(match.group(1)), match.group(2))
