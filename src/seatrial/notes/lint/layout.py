@@ -528,6 +528,8 @@ def swapped(row: Row, open_: set[tuple[str, str]]) -> list[Finding]:
         apart = first and second and (max(first) < min(second) or max(second) < min(first)) and len(others) > 2
         if not apart or one in first or two in second:
             continue
+        if _in_order(row, left) and _in_order(row, right):
+            continue  # fewer of one for more of the other
         if _near_to(two, first) and _near_to(one, second) and not _divides_as_it_is(row, left, right):
             both = f"{row.column(left)} {one} and {row.column(right)} {two}"
             message = f"{both} stand in each other's place: the other rows say so"
@@ -535,6 +537,12 @@ def swapped(row: Row, open_: set[tuple[str, str]]) -> list[Finding]:
             row.propose(right, one, "cells-shifted")
             return [row.find("cells-shifted", "error", message, name=left, proposed=str(two))]
     return []
+
+
+def _in_order(row: Row, name: str) -> bool:
+    """Whether a column, with the row, only grows or only falls."""
+    column = [getattr(mate.record, name) or 0 for mate in row.around[:MOST_SWAPPED]]
+    return len(column) > 3 and (all(a < b for a, b in pairwise(column)) or all(a > b for a, b in pairwise(column)))
 
 
 def _divides_as_it_is(row: Row, left: str, right: str) -> bool:

@@ -89,9 +89,7 @@ def repair(row: Row, name: str, value: float, bounds: tuple[float, float], broke
         score += _pointed(row, name, slip.text) if slip.how == "the point moved" else 0.0
         near = points >= 2 and abs(figure.meant(slip.value) - value) <= 0.55 * figure.unit
         if points >= 3 or near or loose and slip.alone or slip.how == "the point moved" or points >= 2 and slip.how in ONE_TEXT:
-            # Where the column has more digits behind the point than are left, those that were lost are solved.
-            lost = slip.how == "the point moved" and _pointed(row, name, slip.text) < 0
-            shown, value = (shown, value) if lost else (slip.text, figure.meant(slip.value))
+            shown, value = slip.text, figure.meant(slip.value)
     tight = max(high / low - 1 + 0.004, wide)
     for times, (unit, its) in _TIME_UNITS.items() if name == "sec_per_it" else ():
         if abs(math.log(ratio / times)) < tight:

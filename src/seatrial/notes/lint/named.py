@@ -334,5 +334,6 @@ def _with_factors(rows: list[Row], ways: list[Way]) -> list[Way]:
     """And what follows, by a factor that everybody knows, where nothing else explains a column."""
     some = [row for row in rows if row.tabular and not row.planned] if len(rows) <= MOST_ROWS else []
     known = {way.terms[0][0] for way in ways} | {one.terms[0][0] for one in rows[0].sheet.found.get(rows[0].key, ())}
+    told = [{name for name, _ in way.terms} for way in ways]  # of another of its columns
     return ways + [Way(one.terms, {"": one.constant}, dict.fromkeys(one.rows, ""), one.kept)
-                   for one in factors.found(some, known)]
+                   for one in factors.found(some, known) if {name for name, _ in one.terms} not in told]
