@@ -76,7 +76,7 @@ HEADINGS = {
         "v0.7 tokens/s; new tok/s; Mio. Token/s; throughput/tokens_per_sec",
     "samples_per_s":
         "samples/s; Samples/sec; seq/s; sequences per second; Throughput (samples/s); sps; sample/sec; "
-        "Samples per second; Throughput (seq/s); pairs/s",
+        "Samples per second; Throughput (seq/s); pairs/s; Sent/s 1.18; sentences/sec",
     "mem_value":
         "Mem; Memory (GB); Peak memory; Peak mem (GiB); GPU mem; Peak allocated (GB); Max memory; Max reserved (GiB); "
         "Peak reserved; Max mem/GPU; peak_memory_gb; VRAM (GB); Memory usage; Memory/GPU (GB); Peak GPU Memory (GiB); "

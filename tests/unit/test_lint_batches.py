@@ -254,3 +254,14 @@ def test_data_in_billions_of_tokens_is_no_axis(lint):
         32  20  512  3.715  282,255
         64  40  1024  3.806  551,012
     """)) == []
+
+
+def test_fewer_sequences_of_more_devices_stand_where_they_should(lint):
+    assert lint("Sequence 4096, 512 sequences.\n\n" + table("""
+        chips  seqs/chip  step ms  tokens/s
+        16  32  20413  102,735
+        32  16  9617  218,068
+        64  8  4768  439,827
+        128  4  2505  837,234
+        256  2  1442  1,454,159
+    """)) == []

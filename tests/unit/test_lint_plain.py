@@ -26,6 +26,12 @@ DAYS = "# Plan\n\n" + table("""
     main  768  31.25  576000
     anneal  384  4.75  43776
 """)
+SHEET = "On one node of 8, one sequence of 8192 per GPU.\n\n" + table("""
+    device  H100  H200  B200
+    bf16 dense TFLOP/s  989  989  2250
+    fp8 dense TFLOP/s  1979  1979  4500
+    HBM (GB)  80  141  180
+""")
 SAME = "# Memory\n\n" + table("""
     case  weights, MiB  gradients, MiB  optimizer, MiB  activations, MiB
     1 rank  3.401  3.401  6.803  13.06
@@ -53,7 +59,7 @@ LEFT = PARTS.replace("| 31.2 | 860.4", "| 31.2 | 860.5")
 """By the rounding of four figures."""
 
 
-@pytest.mark.parametrize("note", [PHASES, BUDGET, DAYS, SAME, EPOCHS, PARTS, LEFT])
+@pytest.mark.parametrize("note", [PHASES, BUDGET, DAYS, SAME, EPOCHS, PARTS, LEFT, SHEET])
 def test_nothing_is_said_of_columns_that_belong_together(lint, note: str):
     assert not lint(note)
 

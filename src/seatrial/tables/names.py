@@ -172,7 +172,7 @@ _SAME = {word: one for one, words in {
     "tokens": "tok toks token words", "tflops": "tflop teraflop teraflops tf tfs", "gflops": "gflop gigaflop gigaflops",
     "pflops": "pflop petaflop petaflops pf",
     "utilization": "util utilisation",
-    "samples": "sample samp sequence sequences seqs seq examples ex sentences pair pairs prompts",
+    "samples": "sample samp sequence sequences seqs seq examples ex sentences sentence sent snt pair pairs prompts",
 }.items() for word in words.split()}  # fmt: skip
 EACH = frozenset("gpu gpus device devices dev accelerator accelerators card cards chip chips npu npus tpu tpus hpu hpus xpu "
                  "xpus ipu tile gcd gcds process processes proc procs rank ranks worker workers "

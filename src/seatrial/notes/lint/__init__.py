@@ -10,7 +10,7 @@ reported once.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -105,6 +105,8 @@ def _left(problems: Iterable[Problem], sheet: Sheet) -> list[Finding]:
     """Tables that are none of runs: whether their columns belong together as most of their rows have it."""
     rows: list[Record] = []
     for problem in problems:
+        if _of_quantities(problem.left):
+            continue
         # A row that has the figures of another one says nothing more of how columns belong together.
         figures = {tuple(map(digits.alone, record.printed.values())): record for record in reversed(problem.left)}
         rows += [replace(record, source_file=problem.file) for record in reversed(figures.values())]
@@ -115,6 +117,14 @@ def _left(problems: Iterable[Problem], sheet: Sheet) -> list[Finding]:
     # Where many rows are off they are of different kinds.
     many = {where for key, mates in side.tables.items() if len(wrong[key]) > max(1, len(mates) // 4) for where in wrong[key]}
     return [finding for finding in found if (finding.file, finding.line) not in many]
+
+
+_QUANTITY = re.compile(r"/s\b|FLOPS?\b|\((?:[KMGT]i?B|k?W|[MG]Hz|%|ms|s|\$)\)", re.IGNORECASE)
+
+
+def _of_quantities(rows: Sequence[Record]) -> bool:
+    """Whether each row is of another quantity, as in a data sheet with a column for each device."""
+    return 2 * sum(_QUANTITY.search(next(iter(row.printed.values()), "")) is not None for row in rows) > len(rows)
 
 
 _SOLVED = re.compile(r"-> [^ (]+(?: \(what is printed[^)]*\))?:")
