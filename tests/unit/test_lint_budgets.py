@@ -260,7 +260,7 @@ REQUEST = "GH200, 4 GPUs per node. Sequence length 4096, global batch 1024.\n\n"
 """) + "| Sum |  |  |  |  | 6,632 |\n"
 
 
-@pytest.mark.parametrize("time", ["Wall time [h]", "Time (h)", "Walltime (hours)", "Zeit [h]", "Hours"])
+@pytest.mark.parametrize("time", ["Wall time [h]", "Run time (h)", "Walltime (hours)", "Training time (h)", "Hours"])
 @pytest.mark.parametrize("spent", ["Node-hours", "node h", "Knotenstunden"])
 def test_hours_are_those_of_a_run_and_node_hours_the_nodes_times_them(lint, time: str, spent: str):
     assert lint(REQUEST.format(time=time, spent=spent, a="901", b="76")) == []

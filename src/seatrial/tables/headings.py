@@ -138,6 +138,7 @@ _AXES = {"TP": "tp", "MP": "tp", "PP": "pp", "DP": "dp", "FSDP": "dp", "DDP": "d
 
 
 _OF_A_STEP = re.compile(r"\b(?:per|steps?|it|iters?|iterations?|updates?|batch)\b")
+_OF_A_RUN = re.compile(r"\b(?:wall|walltime|wallclock|total|train|training|run|runs|job|elapsed|duration|end)\b")
 
 
 @lru_cache(maxsize=4096)
@@ -202,7 +203,7 @@ def read_heading(raw: str) -> Column:
             formula = part
     if field == "iteration" and unit in ("s", "ms", "us", "min", "h"):
         field, kind = "sec_per_it", "seconds"  # `Step (s)`
-    if field == "sec_per_it" and unit in ("h", "d") and not _OF_A_STEP.search(plain):
+    if field == "sec_per_it" and unit in ("h", "d") and _OF_A_RUN.search(plain) and not _OF_A_STEP.search(plain):
         return Column(heading=raw.strip())  # `Wall time [h]` is that of a run
     if field == "throughput":
         return Column(heading=raw.strip(), field="throughput", kind="rate")
