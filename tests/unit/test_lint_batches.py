@@ -265,3 +265,37 @@ def test_fewer_sequences_of_more_devices_stand_where_they_should(lint):
         128  4  2505  837,234
         256  2  1442  1,454,159
     """)) == []
+
+
+SIDE = """# 70B pre-training
+
+Layout: {layout}, the rest data parallel; micro batch 1, bf16, H100.
+
+| GPUs | DP | seq | GBS | s/step | tokens/s |
+|---|---|---|---|---|---|
+| 512 | 16 | 4096 | 512 | 4.510 | 464,063 |
+| 512 | 16 | 4096 | 1024 | 8.586 | 489,200 |
+| 1024 | 32 | 4096 | 1024 | 4.402 | 952,805 |
+
+## Side experiment: 8B proxy, seq 8192, {side}
+
+| GPUs | global batch | accum | step time (s) | tok/s/GPU |
+|---|---|---|---|---|
+| 8 | 8 | 1 | 0.993 | 8,227 |
+| 8 | 64 | 8 | 7.012 | 9,361 |
+| 8 | 256 | 32 | 27.862 | 9,422 |
+| 6 | 48 | 8 | 7.000 | 9,409 |
+| 4 | 64 | 16 | 13.828 | 9,519 |
+"""
+
+
+@pytest.mark.parametrize("layout", ["TP 8, PP 4", "tensor parallel 8, pipeline parallel 4", "TP=8 PP=4"])
+def test_degrees_that_no_row_has_the_devices_for_are_those_of_another_job(lint, layout: str):
+    note = SIDE.format(layout=layout, side="FSDP only, micro batch 1")
+    assert lint(note) == []
+    assert [f.line for f in lint(note.replace("9,361", "3,961"))] == [16]
+
+
+def test_a_row_without_the_devices_that_the_others_have_is_told(lint):
+    note = SIDE.format(layout="TP 2, PP 2", side="micro batch 1")
+    assert 18 in [f.line for f in lint(note) if f.code == "world-size"]

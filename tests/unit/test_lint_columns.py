@@ -355,3 +355,30 @@ def test_two_figures_of_another_row_say_more_than_one_digit(lint):
     assert lint(PAIR.format(pair="11150 | 45.92")) == []
     (found,) = lint(PAIR.format(pair="8807 | 58.14"))
     assert (found.line, found.code, found.column) == (9, "pasted-pair", "time (ms)") and "line 8" in found.message
+
+
+PRICES = table("""
+    device  gpus  method  seq  micro-batch  accum  GBS  s/step  samples/s  tokens/s  examples  hours  gpu_hours  {price}  usd
+    RTX 4090  1  QLoRA  1024  4  4  16  6.691  2.391  2449  52000  18.12  18.12  0.44  7.97
+    RTX 4090  1  QLoRA  2048  2  8  16  13.056  1.226  2510  52000  35.36  35.36  0.44  15.56
+    RTX 4090  2  LoRA  1024  1  16  32  7.043  4.543  4652  52000  9.54  19.08  0.44  8.39
+    A100-80GB  1  QLoRA  2048  8  4  32  15.727  2.035  4167  52000  21.30  21.30  1.49  31.73
+    A100-80GB  1  LoRA  2048  4  8  32  12.867  2.487  5093  52000  17.42  17.42  1.49  25.96
+    A100-80GB  4  LoRA  2048  4  2  32  3.292  9.722  19910  52000  4.46  17.83  1.49  26.57
+    A100-80GB  8  LoRA  4096  2  4  64  6.361  10.061  41209  110000  9.11  72.89  1.49  108.61
+    H100  1  LoRA  2048  4  8  32  4.827  6.629  13576  52000  6.54  6.54  2.69  17.58
+    H100  8  LoRA  4096  2  4  64  2.481  25.799  105675  110000  3.55  28.42  2.69  76.46
+    H100  8  LoRA  4096  4  2  64  2.414  26.516  108610  110000  3.46  27.66  2.69  74.39
+    H200  8  LoRA  8192  4  1  32  2.447  13.079  107142  110000  7.01  56.07  3.29  184.47
+    L40S  4  LoRA  2048  2  4  32  3.697  8.656  17728  52000  5.01  20.02  0.86  17.22
+""")
+
+
+@pytest.mark.parametrize("price", ["usd_per_gpu_hour", "$/GPU-h", "price per hour (€)", "hourly price"])
+def test_the_price_of_an_hour_is_of_a_list_and_follows_from_no_speed(lint, price: str):
+    note = PRICES.replace("{price}", price)
+    assert lint(note) == []
+    (found,) = lint(note.replace("| 17.42 | 1.49 |", "| 17.42 | 1.94 |"))
+    assert (found.line, found.column, found.proposed) == (7, price, "1.49")
+    (found,) = lint(note.replace("| 0.44 | 8.39 |", "| 0.44 | 4.20 |"))  # not the price that the other rows have
+    assert (found.line, found.column) == (5, "usd")

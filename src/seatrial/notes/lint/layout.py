@@ -53,6 +53,7 @@ def fill_axes(sheet: Sheet) -> None:
     """An axis that a table does not name is 1, or what it leaves of the devices in every row, and the devices are those that
     the text names, where most rows prove it."""
     for mates in sheet.tables.values():
+        _take_foreign(mates)
         _fill_single(mates)
         _fill_data(mates)
         for row in mates:
@@ -89,6 +90,31 @@ def fill_axes(sheet: Sheet) -> None:
         for row in rows:
             known = rest | ({} if row.record.gpus or not devices else {"gpus": devices})
             row.record = replace(row.record, **known, inferred=tuple(sorted({*row.record.inferred, *known})))  # type: ignore[arg-type]
+
+
+def _take_foreign(mates: list[Row]) -> None:
+    """Degrees that the text states and no row of the table has the devices for are another job's: taken away, those that are
+    said farthest from the rows first."""
+    first = mates[0]
+    said = {name: stated[1] for name in ("tp", "pp", "cp") if getattr(first.record, name)
+            and not first.shows(name) and (stated := first.stated_above(name))}  # fmt: skip
+    rows = [row for row in mates[:500] if row.tabular and row.shows("gpus") and row.record.gpus] if said else []
+    if len(rows) < 2 or any(row.shows(name) for row in rows for name in said):
+        return
+    for line in sorted({*said.values()}):
+        if any(_holds(row) for row in rows):
+            return
+        gone = [name for name, its in said.items() if its == line]
+        for row in mates:
+            inferred = tuple(name for name in row.record.inferred if name not in gone)
+            context = {name: stated for name, stated in row.record.context.items() if name not in gone}
+            row.record = replace(row.record, **dict.fromkeys(gone), inferred=inferred, context=context)  # type: ignore[arg-type]
+
+
+def _holds(row: Row) -> bool:
+    """Whether the devices of a row are enough for one replica, and a whole number of them."""
+    record = row.record
+    return (record.gpus or 0) % ((record.tp or 1) * (record.pp or 1) * (record.cp or 1)) == 0
 
 
 _MANY = re.compile(r"\d+\s?[x×]\s?")

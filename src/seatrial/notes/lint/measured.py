@@ -12,6 +12,7 @@ from seatrial.notes.lint.broken import Broken
 from seatrial.notes.lint.copied import is_fine, source, stale
 from seatrial.notes.lint.digits import Printed
 from seatrial.notes.lint.headings import EXTRA
+from seatrial.notes.lint.named import is_let_for
 from seatrial.notes.lint.peers import in_line, leaning
 from seatrial.notes.lint.points import ABOVE, ANOTHER_RELATION, FAR, WORKED_OUT, Repair
 from seatrial.notes.lint.relations import GRAVE, MEASURES, PEAKS, is_measure
@@ -150,10 +151,14 @@ def _agree(name: str, broken: list[Broken]) -> bool:
 
 
 def _is_chosen(row: Row, name: str, value: float) -> bool:
-    """Whether the column holds plain numbers that somebody chose, and the figure is none of them."""
+    """Whether the column holds plain numbers or prices that somebody chose, and the figure is none of them."""
     others = [mate for mate in row.around if mate is not row]
     figures = [figure.value for mate in others if (figure := mate.printed(name)) is not None]
-    return not any(is_fine(mate.cell(name)) for mate in others) and not any(abs(its / value - 1) < 0.006 for its in figures)
+    # What another row of the device pays for an hour is in the list of prices.
+    listed = is_let_for(name[1:]) and any(mate.cell(name) == row.cell(name) and mate.record.machine == row.record.machine
+                                          for mate in others)  # fmt: skip
+    plain = listed or not any(is_fine(mate.cell(name)) for mate in others)
+    return plain and not any(abs(its / value - 1) < 0.006 for its in figures)
 
 
 def _over_another_peak(row: Row, ratio: float, near: float) -> float:

@@ -45,6 +45,9 @@ KINDS: tuple[tuple[re.Pattern[str], str, tuple[Terms, ...]], ...] = (
      (*_ALL, *_EACH[:1], *_EACH[3:5])),
 )  # fmt: skip
 """What a heading says, what its rows have in common, and what it goes with."""
+_HOURLY = re.compile(r"\bper (?:\w+ )?(?:h|hr|hour)\b|\bhourly\b|\ban hour\b")
+_LET: tuple[str, tuple[Terms, ...]] = "share", ()
+"""Money for an hour: what a device is let for, however fast it is."""
 _OF_A_BASE = (*_ALL, *_EACH)
 _ONE = re.compile(r"1[.,]0+ ?[x×]?|1 ?[x×]|[x×] ?1(?:[.,]0+)?|100(?:[.,]0+)? ?%")
 UNTOLD = 10
@@ -86,7 +89,7 @@ def found(rows: list[Row]) -> Iterator[Way]:
         first = 1 if kind is not None else UNTOLD
         if kind is None and _ONE.fullmatch(rows[0].cells[heading]):
             kind = "base", _OF_A_BASE  # shares of the first row, whatever they are called
-        if kind is None or heading == rows[0].columns.get("gbs") and any(row.record.gbs for row in rows):
+        if kind is None or not kind[1] or heading == rows[0].columns.get("gbs") and any(row.record.gbs for row in rows):
             continue
         name, (shared, ways) = EXTRA + heading, kind
         if name in defined:
@@ -168,7 +171,14 @@ def _kind(heading: str) -> _Kind | None:
     if batch_of_tokens(heading) is not None:
         return _OF_A_STEP
     words = f"{normal(in_english(clean(heading), surely=True))} {' '.join(re.findall('[$€£]', heading))}"
+    if _HOURLY.search(words) and KINDS[1][0].search(words):
+        return _LET
     return next(((shared, ways) for pattern, shared, ways in KINDS if pattern.search(words)), None)
+
+
+def is_let_for(heading: str) -> bool:
+    """Whether it is the price of an hour."""
+    return _kind(heading) is _LET
 
 
 def _counted_twice(heading: str, headings: tuple[str, ...]) -> _Kind | None:

@@ -90,8 +90,10 @@ def _pasted(row: Row, broken: list[Broken], *, whole: bool = False) -> Finding |
     """Several figures that are another row's, where each relation that the row breaks has one of them, and what else was
     measured is the row's own; `whole`: of one that breaks nothing itself."""
     own = [name for name in (*MEASURES, *(EXTRA + heading for heading in row.extras)) if row.printed(name) is not None]
+    # Prices of a list and settings are those of many rows by nature.
+    told_apart = [name for name in own if name[1:] not in row.sheet.shared(row.key)]
     for mate in sorted((mate for mate in row.around if mate is not row), key=lambda mate: abs(mate.place - row.place)):
-        same = [name for name in own if mate.cell(name) == row.cell(name) and is_fine(row.cell(name))]
+        same = [name for name in told_apart if mate.cell(name) == row.cell(name) and is_fine(row.cell(name))]
         if len(same) < 2 or not all(any(is_part(name, relation) for name in same) for relation, _, _ in broken):
             continue
         if whole and broken_and_kept(mate)[0]:
