@@ -121,7 +121,8 @@ def found(rows: list[Row]) -> Iterator[Way]:
 
 
 _OF_DEVICES = re.compile(r"(?:total )?(?:gpu|device|card|tpu|npu|hpu|chip|accelerator|(node)) (?:hours?|h)")
-_LASTS = re.compile(r"(?:wall ?(?:clock )?)?(?:(?:run ?)?time )?(?:(days?|d)|(weeks?)|hours?|h)(?: all runs| total)?")
+_LASTS = re.compile(r"(?:wall ?(?:clock )?)?(?:(?:run ?|training |total |job )?time )?(?:(days?|d)|(weeks?)|hours?|h)"
+                    r"(?: all runs| total)?")
 
 
 def _hours(rows: list[Row]) -> Iterator[Way]:
