@@ -296,6 +296,16 @@ def test_degrees_that_no_row_has_the_devices_for_are_those_of_another_job(lint, 
     assert [f.line for f in lint(note.replace("9,361", "3,961"))] == [16]
 
 
+def test_a_table_with_replicas_of_its_own_or_one_row_has_no_degrees_of_another_section(lint):
+    above = SIDE.format(layout="TP 8, PP 4", side="micro batch 1").partition("| GPUs | global")[0]
+    head = "| GPUs | DP | GBS | s/step | tokens/s |\n|---|---|---|---|---|\n"
+    rows = ("| 8 | 8 | 64 | 1.012 | 518,072 |\n", "| 16 | 16 | 128 | 1.022 | 1,026,004 |\n",
+            "| 32 | 32 | 256 | 1.041 | 2,014,556 |\n")  # fmt: skip
+    assert lint(above + head + "".join(rows)) == lint(above + head + rows[0]) == []
+    found = lint(above + head + "".join(rows).replace("| 16 | 16 |", "| 16 | 61 |"))
+    assert {f.line for f in found} == {16}
+
+
 def test_a_row_without_the_devices_that_the_others_have_is_told(lint):
     note = SIDE.format(layout="TP 2, PP 2", side="micro batch 1")
     assert 18 in [f.line for f in lint(note) if f.code == "world-size"]

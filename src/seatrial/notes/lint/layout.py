@@ -94,27 +94,34 @@ def fill_axes(sheet: Sheet) -> None:
 
 def _take_foreign(mates: list[Row]) -> None:
     """Degrees that the text states and no row of the table has the devices for are another job's: taken away, those that are
-    said farthest from the rows first."""
+    said farthest from the rows first. Of one row alone they are where a heading stands between."""
     first = mates[0]
     said = {name: stated[1] for name in ("tp", "pp", "cp") if getattr(first.record, name)
             and not first.shows(name) and (stated := first.stated_above(name))}  # fmt: skip
     rows = [row for row in mates[:500] if row.tabular and row.shows("gpus") and row.record.gpus] if said else []
-    if len(rows) < 2 or any(row.shows(name) for row in rows for name in said):
+    if not rows or any(row.shows(name) for row in rows for name in said) or any(map(_holds, rows)):
         return
+    sections = first.sheet.text(first).hints.sections
+    if len(rows) == 1 and sections.at(max(said.values())) == sections.at(first.record.source_line or 0):
+        return
+    before = [row.record for row in mates]
     for line in sorted({*said.values()}):
-        if any(_holds(row) for row in rows):
-            return
         gone = [name for name, its in said.items() if its == line]
         for row in mates:
             inferred = tuple(name for name in row.record.inferred if name not in gone)
             context = {name: stated for name, stated in row.record.context.items() if name not in gone}
             row.record = replace(row.record, **dict.fromkeys(gone), inferred=inferred, context=context)  # type: ignore[arg-type]
+        if any(map(_holds, rows)):
+            return
+    for row, record in zip(mates, before):
+        row.record = record  # one of them is wrong, and not another's
 
 
 def _holds(row: Row) -> bool:
-    """Whether the devices of a row are enough for one replica, and a whole number of them."""
+    """Whether the devices of a row are a whole number of replicas, and as many as it says."""
     record = row.record
-    return (record.gpus or 0) % ((record.tp or 1) * (record.pp or 1) * (record.cp or 1)) == 0
+    replicas, rest = divmod(record.gpus or 0, (record.tp or 1) * (record.pp or 1) * (record.cp or 1))
+    return not rest and record.dp in (None, replicas)
 
 
 _MANY = re.compile(r"\d+\s?[x×]\s?")
