@@ -465,6 +465,9 @@ NOBODYS = {
     "a phase without figures": "|||с/шаг|||\n-|\n|0|20000||1|4||\n|20000|45000||8|1||\n||45000|0||4\n|4|6||2|1|5",
     "a figure that its last digit is all of": "||||MFU\n-|\n|1|0|3000|1\n|2e-9|3000|9000|1\n"
                                               "|6|0|5|d\n|7|0|63200|s\n|8|63200|82048|2",
+    "a total of what no float holds": "s/step|h\n-|\nA|1e308\n2|1e308\ntotal|5",
+    "more digits than a float has": "\n| Model | PP || Latency || | MFU |\n|  | | |5 | |% | 4\n| || :| || :| 10,5" + 319 * "9",
+    "a heading that is its own translation": "n =  (\u5002\nF",
     "a total below nothing": "s|EUR\n-|\n6|5\nB|0\ntotal|-3",
     "an exception without end": f"only 32 {'9' * 400}.\n\n| run | gpus | tok/s | mfu |\n|---|---|---|---|\n"
                                 "| a | 8 | 100 | 40 |\n| b | 8 | 100 | 40 |\n| c | 8 | 100 | 40 |\n| d | 8 | 100 | 80 |\n",
@@ -477,8 +480,12 @@ def test_sizes_that_no_model_has_are_linted_all_the_same(tmp_path, text):
     look_at([str(tmp_path / "n.md")])
 
 
-def test_rows_of_a_line_beyond_their_file_are_linted_all_the_same(tmp_path):
-    (tmp_path / "rows.csv").write_text(",line_no,,date,mbs,gbs,d\n,8,,,4,4,acc\n,,,,,1\n,,,,,1", encoding="utf-8")
+@pytest.mark.parametrize("text", [
+    ",line_no,,date,mbs,gbs,d\n,8,,,4,4,acc\n,,,,,1\n,,,,,1",
+    "date,,,,d,t,,b,grad_acum,bs,\n,,,,4,,,1,6\n,,,,4,,,1,8,4,\n,,,,8,,,2,6\nTOTAL",
+], ids=["a line beyond the file", "an accumulation that is mended above a total"])
+def test_rows_of_a_file_without_much_are_linted_all_the_same(tmp_path, text):
+    (tmp_path / "rows.csv").write_text(text, encoding="utf-8")
     look_at([str(tmp_path / "rows.csv")])
 
 

@@ -178,7 +178,7 @@ def read_heading(raw: str) -> Column:
         return replace(either, heading=raw.strip())
     if found is None or _OTHER_LETTERS.search(text):
         english = in_english(text, surely=True)
-        column = read_heading(english) if english != text else None
+        column = read_heading(english) if english not in (text, raw) else None
         if column is not None and column.field != "iteration":  # a step may be anything
             return replace(column, heading=raw.strip())
     if found is None:

@@ -20,6 +20,8 @@ _FINEST = 1e-6
 """A figure that was worked out by a program is taken to be this exact and no more."""
 
 _SPREAD = re.compile(rf"\s*(?:(±|\+/-|\+-)|[-–—~…]|to\b|\.\.\.?)\s*({NUMBER.pattern})")
+_FINEST_STEP = 1e-200
+"""Of a cell that somebody printed, be it by a program that has lost its way."""
 _MOST_EXPONENT = 308
 """Of a float."""
 
@@ -78,7 +80,7 @@ class Steps:
     def of(cls, column: list[Printed]) -> Steps:
         finest = min((p.unit for p in column), default=0.0)
         fine = [p for p in column if p.unit == finest]
-        last = [round(p.value / finest) % 10 for p in fine] if finest else []
+        last = [round(p.value / finest) % 10 for p in fine] if finest > _FINEST_STEP else []
         return cls(finest) if len(column) >= 4 and len(fine) >= 3 and set(last) <= {0, 5} and 5 in last else cls()
 
     def applied(self, figure: Printed) -> Printed:

@@ -188,7 +188,7 @@ class Row:
         return replace(figure, scale=scale, step=10.0 ** -digits.places(self.cell("gbs")) / scale)
 
     def _read(self, name: str) -> Printed | None:
-        value = self.figure(name[1:]) if name[:1] == EXTRA else getattr(self.record, name)
+        value = self.figure(name[1:]) if name[:1] == EXTRA else getattr(self.record, name, None)
         if value is None:
             return None
         plain = digits.read(cell, value) if (cell := self.cell(name)) else digits.from_value(value)

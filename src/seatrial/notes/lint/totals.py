@@ -189,7 +189,7 @@ def _means(values: list[float]) -> list[float]:
 def _figures(row: Row, heading: str) -> tuple[float, float] | None:
     """The number of a cell as it is printed, and as findings mend it."""
     shown = digits.plain(row.record.printed.get(heading, ""))
-    if not shown:
+    if not shown or abs(float(shown)) > digits.MOST_WORKED_OUT:
         return None
     name = next((name for name, its in row.columns.items() if its == heading), EXTRA + heading)
     figure, value = row.printed(name) if name in row.fixed else None, row.get(name) if name in row.fixed else None
