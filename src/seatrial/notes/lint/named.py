@@ -35,9 +35,10 @@ def _against(ways: tuple[Terms, ...]) -> tuple[Terms, ...]:
     return tuple(tuple((name, -power) for name, power in way) for way in ways)
 
 
+_MONEY = re.compile(r"\b(?:costs?|price|usd|eur|kosten|cout|coste|dollars?)\b|[$€£]")
 KINDS: tuple[tuple[re.Pattern[str], str, tuple[Terms, ...]], ...] = (
     (re.compile(r"\b(?:gpu|device|card|tpu|node|accelerator) (?:hours?|days?|h)\b"), "share", _against(_EACH)),
-    (re.compile(r"\b(?:costs?|price|usd|eur|kosten|cout|coste|dollars?)\b|[$€£]"), "price", _against(_EACH)),
+    (_MONEY, "price", _against(_EACH)),
     (re.compile(r"\bdays?\b|\bhours?\b|\btime h\b|\bmin(?:ute)?s?\b|\btime to (?:train|solution)\b|\bweeks?\b|\beta\b"),
      "share", (*_against(_ALL), (("iteration", -1), ("sec_per_it", -1)))),
     (re.compile(r"\beff(?:iciency|izienz)?\b|\bscaling\b|\bweak\b|\bstrong\b"), "base", _EACH),
@@ -172,7 +173,7 @@ def _kind(heading: str) -> _Kind | None:
     if batch_of_tokens(heading) is not None:
         return _OF_A_STEP
     words = f"{normal(in_english(clean(heading), surely=True))} {' '.join(re.findall('[$€£]', heading))}"
-    if _HOURLY.search(words) and KINDS[1][0].search(words):
+    if _HOURLY.search(words) and _MONEY.search(words):
         return _LET
     return next(((shared, ways) for pattern, shared, ways in KINDS if pattern.search(words)), None)
 

@@ -551,10 +551,10 @@ def _at_once(mates: list[Row]) -> Relation | None:
         for row in rows:
             if row.tabular and not row.planned and (off := residue(row, relation)) is not None:
                 there += 1
-                others += abs(off) >= 1e-6
+                others += abs(off) >= EXACT
                 if others > max(1.0, 0.15 * len(rows)):
                     break
-                kept |= {(row.record.gbs, row.record.mbs)} if abs(off) < 1e-6 else set()
+                kept |= {(row.record.gbs, row.record.mbs)} if abs(off) < EXACT else set()
         if len(kept) >= AT_ONCE_ROWS - 1 and there >= AT_ONCE_ROWS and others <= max(1.0, 0.15 * there):
             return relation
     return None
