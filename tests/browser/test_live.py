@@ -1,6 +1,7 @@
 """The live page in a real browser: rows as they are recorded, what is running, the planner asked, and nobody else let in."""
 from __future__ import annotations
 
+import contextlib
 import http.client
 import io
 import json
@@ -40,8 +41,8 @@ def book(tmp_path: Path) -> Iterator[Logbook]:
         yield logbook
 
 
-@pytest.fixture
-def server(book: Logbook) -> Iterator[Server]:
+@contextlib.contextmanager
+def serving(book: Logbook) -> Iterator[Server]:
     source = Source(book.path, title="Live")
     running = Server(("127.0.0.1", 0), source)
     thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.05})
@@ -53,6 +54,12 @@ def server(book: Logbook) -> Iterator[Server]:
         thread.join()
         running.server_close()
         source.close()
+
+
+@pytest.fixture
+def server(book: Logbook) -> Iterator[Server]:
+    with serving(book) as running:
+        yield running
 
 
 def test_a_new_row_is_shown_within_two_seconds_of_its_record(browser: Any, server: Server, book: Logbook) -> None:
@@ -256,11 +263,11 @@ def test_only_its_own_page_may_send_something_and_only_so_much(server: Server, b
     assert sent(note) == 200 and book.remarks()[row][0]["text"] == "mine"
 
 
-def test_who_sends_slowly_is_cut_off_and_the_others_are_answered(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_sends_slowly_is_cut_off_and_the_others_are_answered(book: Logbook, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serve, "REQUEST_S", 1.5)
-    monkeypatch.setattr(server, "_places", threading.BoundedSemaphore(8))
-    slow = [socket.create_connection(("127.0.0.1", server.guard.port)) for _ in range(8)]
-    try:
+    monkeypatch.setattr(serve, "MOST_CONNECTIONS", 8)
+    with serving(book) as server, contextlib.ExitStack() as stack:
+        slow = [stack.enter_context(socket.create_connection(("127.0.0.1", server.guard.port))) for _ in range(8)]
         began = time.monotonic()
         assert ask(server, "/api/view")[0] == 503, "no more threads than there are places"
         slow[0].settimeout(20)
@@ -274,9 +281,6 @@ def test_who_sends_slowly_is_cut_off_and_the_others_are_answered(server: Server,
         assert cut and time.monotonic() - began < 15
         while ask(server, "/api/view")[0] != 200:
             assert time.monotonic() < began + 20
-    finally:
-        for connection in slow:
-            connection.close()
 
 
 def test_the_address_that_is_printed_is_one_that_others_can_open(book: Logbook) -> None:

@@ -3,12 +3,16 @@ from __future__ import annotations
 
 import statistics
 import time
+from datetime import timedelta
 from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
 
 from seatrial.engine.core.mesh import Mesh, Pool
+from seatrial.engine.core.pipeline import Messages
 from seatrial.engine.core.step import Engine
 from seatrial.engine.io.data import Batches
 from seatrial.engine.rendezvous import RankInfo
@@ -18,6 +22,7 @@ from seatrial.probe.collectives import InterleavedGemm, Ranks
 from seatrial.probe.timing import Sample
 from seatrial.recipe import Recipe
 from seatrial.rehearse.load import pairs_of
+from seatrial.schedule import Kind
 from seatrial.spec import Trial
 
 
@@ -34,9 +39,35 @@ class Seen(NamedTuple):
     with."""
 
 
+class _Sent(dist.Work):
+    """A message that has left once it is waited for, as gloo has it."""
+
+    def is_completed(self) -> bool:
+        return False
+
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        return True
+
+
+def _send_copies(messages: Messages) -> list[tuple[Tensor, dist.Work]]:
+    """Copies that are not counted are sent: gloo's threads hold a message for some time after it was waited for. The list keeps
+    the copies."""
+    leaving: list[tuple[Tensor, dist.Work]] = []
+    post_send = messages.post_send
+
+    def send_copy(result: Tensor, kind: Kind, target: int) -> dist.Work:
+        with _disable_current_modes():
+            copy = result.clone()
+            leaving.append((copy, post_send(copy, kind, target)))
+        return _Sent()
+
+    messages.post_send = send_copy  # type: ignore[method-assign]
+    return leaving
+
+
 def fullest(trials: dict[str, Trial], recipe: Recipe) -> dict[str, Seen]:
-    """Of each trial's second step in this process, when gradients that stay are there; a message that is still leaving is
-    counted or not, as the threads have it, so the least of several engines; alone, nothing leaves."""
+    """Of each trial's second step in this process, when gradients that stay are there; what else threads decide (when a
+    gradient has been reduced) is counted by the least of several engines."""
     pool: Pool = {}
     found: dict[str, Seen] = {}
     for label, trial in trials.items():
@@ -45,8 +76,11 @@ def fullest(trials: dict[str, Trial], recipe: Recipe) -> dict[str, Seen]:
             engine = Engine(trial, recipe, mesh)
             batches = Batches(recipe, trial.model, recipe.seed)
             engine.step(1, first_sample=0, batches=batches)
+            leaving = _send_copies(engine.pipeline.messages)
             with tracker(engine) as live:
                 engine.step(2, first_sample=0, batches=batches)
+            for _, work in leaving:
+                work.wait()
             parts, load = live.by_part(), None
             if experts := engine.shared.experts:
                 even, rows = pairs_of(trial) * trial.topology.expert_tp, experts.received
