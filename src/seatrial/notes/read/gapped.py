@@ -21,8 +21,8 @@ from seatrial.tables.headings import NUMBER, clean, read_heading, settle
 Line = tuple[int, str]
 Spans = list[tuple[int, int, str]]
 """Where each cell of a line begins and ends, and its text."""
-FEWEST, LONGEST, WIDEST = 3, 2000, 400
-"""Columns of a table; lines of one; letters of a line."""
+FEWEST, LONGEST, WIDEST, MOST_TURNED = 3, 2000, 400, 100
+"""Columns of a table; lines of one; letters of a line; lines of a table whose runs stand side by side."""
 _GAP = re.compile(r"\S(?: {2,}|\t+)\S")
 _CELLS = {"gaps": re.compile(r"[^ \t]+(?: [^ \t]+)*"), "words": re.compile(r"[^ \t]+")}
 """A narrow space is part of a cell."""
@@ -99,7 +99,7 @@ def _ruled(block: list[Line]) -> list[tuple[int, list[str]]]:
         if cells is None:
             break
         rows.append((number, cells))
-    return [(at + 1, titles), *rows] if _is_table(titles, [cells for _, cells in rows]) else []
+    return [(at + 1, titles), *rows] if _are_of_runs(titles) and _is_figured([cells for _, cells in rows]) else []
 
 
 def _rows(block: list[Line]) -> list[tuple[int, list[str]]]:
@@ -124,24 +124,30 @@ def _rows(block: list[Line]) -> list[tuple[int, list[str]]]:
             lines, rest = lines + 1, rest[1:]
         if rest and _RULE.fullmatch(rest[0][1]):
             lines, rest = lines + 1, rest[1:]
+        runs = _are_of_runs(titles)
+        if not runs and kind != "gaps":
+            continue
         rows: list[tuple[int, list[str]]] = []
-        for number, line in rest:
+        for number, line in rest if runs else rest[: MOST_TURNED + 1]:
             cells = None if _RULE.fullmatch(line) else _under(heads, line, kind)
             if cells is None:
                 break
             rows.append((number, cells))
-        if _is_table(titles, [cells for _, cells in rows]):
+        if runs and _is_figured([cells for _, cells in rows]):
             return [(lines, titles), *rows]
-        if kind == "gaps" and len(rows) > FEWEST - 1 and is_turned(titles, [cells for _, cells in rows]):
+        if kind == "gaps" and FEWEST <= len(rows) <= MOST_TURNED and is_turned(titles, [cells for _, cells in rows]):
             made = turned(titles, [cells for _, cells in rows])
             return [(lines + len(rows) - len(made) + 1, made[0]), *((rows[0][0], cells) for cells in made[1:])]
     return []
 
 
-def _is_table(titles: list[str], rows: list[list[str]]) -> bool:
+def _are_of_runs(titles: list[str]) -> bool:
+    return len(titles) >= FEWEST and not _figures(titles) and is_table_of_runs(settle([read_heading(one) for one in titles]))
+
+
+def _is_figured(rows: list[list[str]]) -> bool:
     figured = sum(2 * _figures(cells) >= len([cell for cell in cells if cell]) for cells in rows)
-    heads = settle([read_heading(title) for title in titles])
-    return len(titles) >= FEWEST and not _figures(titles) and figured > max(1, len(rows) / 2) and is_table_of_runs(heads)
+    return figured > max(1, len(rows) / 2)
 
 
 def _figures(cells: list[str]) -> int:
