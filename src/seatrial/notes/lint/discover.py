@@ -26,6 +26,8 @@ Terms = tuple[tuple[str, int], ...]
 FEWEST, MOST_SEARCHED, MOST_EXTRA, MOST_FIELDS, MOST_FOUND = 4, 24, 8, 9, 3
 CLOSE, NEARLY = 0.0015, 0.1
 """Beyond the printed digits: within which a row keeps to a product, and within which it nearly does."""
+ALIKE = 0.02
+"""Within which two columns measure much the same, and neither follows from the other."""
 KEPT, NEARLY_SHARE, CHANCE = 0.5, 0.15, 0.003
 """Share of the rows that keep to it, at least; that nearly do, at most; how many such products chance would give, at most."""
 
@@ -54,7 +56,7 @@ def followed(rows: Sequence[Row], headings: Sequence[str]) -> list[Terms]:
                 continue  # a name for the size
             other, power = terms[-1]
             if len(terms) == 2 and power < 0 and other[:1] == EXTRA and _alike(logs[name][0], logs[other][0]):
-                continue  # two columns that are often the same
+                continue  # two columns that are often alike
             if len(terms) == 2 and _SIZED.search(name) and _SIZED.search(other):
                 continue  # two models, of which one is larger in most things by as much
             # a / b is the same as b / a.
@@ -68,7 +70,7 @@ _SIZED = re.compile(r"(?<![\w.])\d+(?:\.\d+)?[BM](?!\w)")
 
 
 def _alike(one: np.ndarray, other: np.ndarray) -> bool:
-    return 2 * int((np.abs(one - other) < CLOSE).sum()) > int(np.isfinite(one + other).sum())
+    return 2 * int((np.abs(one - other) < ALIKE).sum()) > int(np.isfinite(one + other).sum())
 
 
 def _whole(rows: Sequence[Row], name: str) -> bool:

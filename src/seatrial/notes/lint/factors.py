@@ -28,7 +28,7 @@ CLOSE, NEARLY, CHANGES = 0.0004, 0.08, 0.01
 CHANCE = 0.003
 BASES = (1.0, 24.0, 60.0, 3600.0, 86400.0, 7.0, 168.0, 100.0, 8.0)
 """And their inverses, each with any power of 1000."""
-TEN, THOUSAND = math.log(10.0), math.log(1000.0)
+TWO, TEN, THOUSAND = math.log(2.0), math.log(10.0), math.log(1000.0)
 KNOWN = np.array(sorted({round(sign * math.log(base) % THOUSAND, 9) for base in BASES for sign in (1, -1)} | {THOUSAND}))
 
 
@@ -132,6 +132,8 @@ def _judged(terms: Terms, off: np.ndarray, may: np.ndarray, factor: np.ndarray, 
     alone = np.unique(values.round(6), axis=1, return_index=True)[1]
     if nearly.any() or len(alone) < 2 or there - kept > max(1, kept) or (np.ptp(values, axis=1)[:2] < CHANGES).any():
         return None
+    if kept < there and (np.abs(values / TWO - (values / TWO).round()) < CLOSE).all():
+        return None  # counts that double go with each other anyhow
     rest = np.sort(off[np.isfinite(off) & ~keep]) - constant
     moved = np.abs(rest / TEN - (rest / TEN).round()) < CLOSE * 10  # a point may move in two rows
     if (np.diff(rest[~moved]) < NEARLY).any():
