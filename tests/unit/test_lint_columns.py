@@ -182,7 +182,16 @@ def test_a_hidden_size_that_heads_and_label_deny_is_what_both_give(lint):
     """)
     assert lint(text) == []
     found = lint(text.replace("5120", "4096"))
-    assert [(f.code, f.proposed) for f in found] == [("heads-divisible", "5120")] * 2
+    assert [(f.line, f.code, f.proposed) for f in found] == [(3, "heads-divisible", "5120")]  # of its line, not of every row
+
+
+def test_heads_and_a_hidden_size_that_two_lines_say_are_of_two_models(lint):
+    rows = table("""
+        GPUs  GBS  s/step
+        32  512  13.53
+        64  512  6.80
+    """)
+    assert lint(f"13B: 40 layers, hidden 5120, 40 heads.\n\n{rows}\nNow 32 layers, hidden 4096.\n\n{rows}") == []
 
 
 ANOTHER_MODEL = "# Runs\n\n--num-layers 48 --hidden-size 6144 --num-attention-heads 64 --seq-length 2048\n\n" + table("""

@@ -132,7 +132,8 @@ _SOLVED = re.compile(r"-> [^ (]+(?: \(what is printed[^)]*\))?:")
 
 def _once(found: list[Finding]) -> list[Finding]:
     """A pair that was pasted explains why its row does not add up, and cells that moved why one cannot be read: nothing is said
-    of it besides."""
+    of it besides. What several rows show of one line of text is said once."""
+    found = list(dict.fromkeys(found))
     moved = {(f.file, f.line) for f in found if f.code == "cells-shifted"}
     found = [f for f in found if f.code != "unreadable" or f.level == "info" or (f.file, f.line) not in moved]
     pasted = {(f.file, f.line) for f in found if f.code == "pasted-pair" and f.level == "error"}

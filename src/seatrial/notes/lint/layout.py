@@ -773,13 +773,22 @@ def hidden(row: Row) -> list[Finding]:
     if not size or not count or size % count == 0:
         return []
     name = "heads" if row.states("heads") or not row.states("hidden") else "hidden"
+    above = {stated[1] for one in ("hidden", "heads") if not row.states(one) and (stated := row.stated_above(one))}
+    if len(above) > 1 or not above and not (row.states("hidden") and row.states("heads")):
+        return []  # lines that speak of two models, or nobody who says it
     message = f"hidden {size} over {count} heads: {size} % {count} = {size % count}"
+    found = _uneven_heads(row, name, size, count, message)
+    # What one line says is said of that line, however many rows are below it.
+    return [replace(found, line=min(above))] if above and not row.states("hidden") and not row.states("heads") else [found]
+
+
+def _uneven_heads(row: Row, name: str, size: int, count: int, message: str) -> Finding:
     # Heads are nearly always 128 or 64 wide: a size that is no such multiple, beside one that is and gives the label.
     meant = [count * width for width in (128, 64) if row.record.size_label and fits_label(row, hidden=count * width)]
     if len(meant) == 1 and (sizes(row) is None or not fits_label(row)):
         message = f"hidden {size} -> {meant[0]}: {message}, and {count} x {meant[0] // count} is a {row.record.size_label}"
-        return [row.find("heads-divisible", "error", message, name="hidden", proposed=str(meant[0]))]
-    return [row.find("heads-divisible", "error", message, name=name)]
+        return row.find("heads-divisible", "error", message, name="hidden", proposed=str(meant[0]))
+    return row.find("heads-divisible", "error", message, name=name)
 
 
 def experts(row: Row) -> list[Finding]:
