@@ -391,3 +391,21 @@ def test_the_price_of_an_hour_is_of_a_list_and_follows_from_no_speed(lint, price
     assert (found.line, found.column, found.proposed) == (7, price, "1.49")
     (found,) = lint(note.replace("| 0.44 | 8.39 |", "| 0.44 | 4.20 |"))  # not the price that the other rows have
     assert (found.line, found.column) == (5, "usd")
+
+
+def test_what_no_row_of_a_later_table_keeps_to_is_not_its_rule(lint):
+    first = table("""
+        GPUs  GBS  s/step  tok/s/GPU
+        64  256  4.10  3996
+        128  256  2.13  3846
+        256  512  2.20  3723
+    """)
+    longer = table("""
+        CP  GPUs  GBS  s/step  tok/s/GPU
+        2  128  256  4.52  3625
+        4  128  128  4.96  3303
+        8  128  64  5.70  2874
+    """)
+    text = f"# Llama 7B\n\nSequence length 4096.\n\n{first}\nLonger contexts, the same tokens a step:\n\n{longer}"
+    assert [f for f in lint(text) if f.level == "error"] == []
+    assert [f.line for f in lint(text.replace("3846", "8346")) if f.level == "error"] == [8]

@@ -809,9 +809,18 @@ def rule_of(row: Row, relation: Relation) -> Rule | None:
             return rule
         if not relation.exact and (row.sheet.has_unknown(row.key) or "model" in relation.apart and _of_any_model(row)):
             continue  # a column that nobody reads, or another model, may set what other tables have in common
-        if (rule := rules.get(("file", file, name))) is not None and rule.support >= 2:
+        if (rule := rules.get(("file", file, name))) is not None and rule.support >= 2 and _is_kept(row, relation, rule, name):
             return rule
     return _by_data_sheet(row, relation) or _of_another_precision(row, relation)
+
+
+def _is_kept(row: Row, relation: Relation, rule: Rule, name: tuple[object, ...]) -> bool:
+    """Whether rows of its table keep to what other tables of the file show: where none does it is another case, whose sequence
+    or batch nobody says again."""
+    any_model = ANY in name
+    mates = [mate for mate in row.mates[:_FEW] if mate is not row and key_of(mate, relation, any_model=any_model) == name]
+    offs = [(off, slack(mate, relation)) for mate in mates if (off := residue(mate, relation)) is not None]
+    return not offs or any(abs(off - rule.constant) <= may + 4 * rule.scatter + WINDOW for off, may in offs)
 
 
 def _of_another_precision(row: Row, relation: Relation) -> Rule | None:
