@@ -123,3 +123,42 @@ def test_a_figure_far_from_a_column_that_hardly_differs_is_told(lint, note: str,
 @pytest.mark.parametrize("note", [QUALITY, NIGHTS, RATES])
 def test_what_differs_for_a_reason_is_left_alone(lint, note: str):
     assert not lint(note)
+
+
+ALIKE = "# Kernels\n\n" + table("""
+    matrix  K  M=1  M=2  M=4
+    qkv  4096  36.2  80.6  72.8
+    o  4096  31.1  73.2  73.6
+    up  4096  63.5  184.4  184.1
+    down  4096  67.8  187.3  187.8
+    head  4096  535.9  2025.0  2028.1
+""")
+DOUBLED = "# Experts\n\n" + table("""
+    case  expanded rows  block  relative
+    a  4  32  1.006
+    b  4  64  1.000
+    c  8  32  0.991
+    d  8  64  1.000
+""")
+COVERED = "# Coverage\n\n" + table("""
+    device  plugin  request  compiled
+    CPU  98.31 %  99.0 %  90.7 %
+    ARM  80.0 %  98.5 %  89.74 %
+    GPU  91.53 %  97.2 %  96.1 %
+    NPU  18.64 %  12.0 %  9.3 %
+    AUTO  93.88 %  99.1 %  97.7 %
+    BATCH  86.05 %  98.8 %  86.05 %
+""")
+LIBRARIES = "# Parsers\n\n" + table("""
+    library  latency (ms)  MB/s
+    one  194  99
+    two  2100  9
+    three  2380  8
+    four  3048  6
+    five  2790  7
+""")
+
+
+@pytest.mark.parametrize("text", [ALIKE, DOUBLED, COVERED, LIBRARIES])
+def test_columns_that_are_alike_and_rows_of_another_kind_are_no_slips(lint, text):
+    assert lint(text) == []

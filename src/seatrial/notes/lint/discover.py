@@ -57,6 +57,8 @@ def followed(rows: Sequence[Row], headings: Sequence[str]) -> list[Terms]:
             other, power = terms[-1]
             if len(terms) == 2 and power < 0 and other[:1] == EXTRA and _alike(logs[name][0], logs[other][0]):
                 continue  # two columns that are often alike
+            if not _all_change(terms, logs):
+                continue  # what is the same in all rows that keep to it has no part in it
             if len(terms) == 2 and _SIZED.search(name) and _SIZED.search(other):
                 continue  # two models, of which one is larger in most things by as much
             # a / b is the same as b / a.
@@ -71,6 +73,14 @@ _SIZED = re.compile(r"(?<![\w.])\d+(?:\.\d+)?[BM](?!\w)")
 
 def _alike(one: np.ndarray, other: np.ndarray) -> bool:
     return 2 * int((np.abs(one - other) < ALIKE).sum()) > int(np.isfinite(one + other).sum())
+
+
+def _all_change(terms: Terms, logs: dict[str, tuple[np.ndarray, np.ndarray]]) -> bool:
+    off = sum((power * logs[name][0] for name, power in terms), np.zeros(()))
+    may = sum((logs[name][1] for name, _ in terms), np.zeros(()))
+    with np.errstate(invalid="ignore"):
+        kept = np.abs(off - np.nanmedian(off)) <= 2 * may + CLOSE
+    return all(np.ptp(logs[name][0][kept]) > 1e-9 for name, _ in terms) if kept.any() else True
 
 
 def _whole(rows: Sequence[Row], name: str) -> bool:

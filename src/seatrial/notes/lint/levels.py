@@ -59,7 +59,7 @@ def _odd(rows: list[Row], heading: str) -> Iterator[Finding]:
         several = len({other for other, _ in others}) >= (2 if quality else 4)
         if not several or high > most * low or 0.85 * low < value < 1.18 * high:
             continue
-        if row.settled or EXTRA + heading in row.reasons:
+        if row.settled or EXTRA + heading in row.reasons or not quality and _is_apart(rows, at, heading):
             continue
         cell = row.record.printed[heading].strip()
         scale = value / float(digits.plain(cell) or 1)
@@ -75,3 +75,13 @@ def _odd(rows: list[Row], heading: str) -> Iterator[Finding]:
             message = f"{heading} {cell} -> {proposed} ({typed.how}): {there}"
             yield row.find("outlier", "error", message, column=heading, printed=cell, proposed=proposed)
             return
+
+
+def _is_apart(rows: list[Row], at: int, but: str) -> bool:
+    """Whether a row is far from the others in another column as well: then it is of another kind."""
+    for heading in rows[at].record.printed:
+        if heading != but and is_extra(heading) and (value := rows[at].figure(heading)) is not None:
+            others = [other for row in rows if row is not rows[at] and (other := row.figure(heading))]
+            if len(others) >= FEWEST - 1 and not 0.6 * min(others) <= value <= 1.7 * max(others):
+                return True
+    return False
