@@ -126,36 +126,38 @@ def test_what_differs_for_a_reason_is_left_alone(lint, note: str):
 
 
 ALIKE = "# Kernels\n\n" + table("""
-    matrix  K  M=1  M=2  M=4
-    qkv  4096  36.2  80.6  72.8
-    o  4096  31.1  73.2  73.6
-    up  4096  63.5  184.4  184.1
-    down  4096  67.8  187.3  187.8
-    head  4096  535.9  2025.0  2028.1
+    matrix  K  N  M=1  M=2  M=3  M=4
+    qkv  4096  4096  36.2  80.6  72.9  73.3
+    o  4096  4096  31.1  73.2  72.7  73.4
+    up  4096  12288  63.5  184.4  184.2  184.3
+    down  12288  4096  67.8  187.3  187.4  188.0
+    head  4096  151936  535.9  2025.0  2025.9  2029.8
 """)
 DOUBLED = "# Experts\n\n" + table("""
-    case  expanded rows  block  relative
-    a  4  32  1.006
-    b  4  64  1.000
-    c  8  32  0.991
-    d  8  64  1.000
+    Model case  Expanded rows  Block size  Latency (ms)  Relative
+    first, top 4  4  32  0.068118  1.006x
+    first, top 4  4  64  0.067712  1.000x
+    other, top 8  8  32  0.050836  0.991x
+    other, top 8  8  64  0.051312  1.000x
 """)
 COVERED = "# Coverage\n\n" + table("""
-    device  plugin  request  compiled
-    CPU  98.31 %  99.0 %  90.7 %
-    ARM  80.0 %  98.5 %  89.74 %
-    GPU  91.53 %  97.2 %  96.1 %
+    **API Coverage:**  plugin  infer_request  compiled_model
+    CPU  98.31 %  99.9 %  90.7 %
+    CPU_ARM  80.0 %  99.9 %  89.74 %
+    GPU  91.53 %  98.7 %  97.3 %
+    dGPU  89.83 %  99.1 %  98.2 %
     NPU  18.64 %  12.0 %  9.3 %
-    AUTO  93.88 %  99.1 %  97.7 %
-    BATCH  86.05 %  98.8 %  86.05 %
+    AUTO  93.88 %  99.4 %  97.9 %
+    BATCH  86.05 %  99.9 %  86.15 %
+    HETERO  61.22 %  99.24 %  86.05 %
 """)
 LIBRARIES = "# Parsers\n\n" + table("""
-    library  latency (ms)  MB/s
-    one  194  99
-    two  2100  9
-    three  2380  8
-    four  3048  6
-    five  2790  7
+    Library  Median latency (milliseconds)  Operations per second  Relative (latency)
+    one  0.03  28817.3  1
+    two  0.18  5478.2  6
+    three  0.1  9886.4  3.5
+    four  0.17  5838.1  5.7
+    five  0.26  3770.4  8.8
 """)
 
 

@@ -83,7 +83,7 @@ def _among(rows: list[Row], names: list[str]) -> Iterator[Finding]:
     told, logs = drivers > 0, np.log(np.where(drivers > 0, drivers, 1.0))
     one, two = _pairs(len(rows))
     # Rows that tell different things of their layout, or nothing, cannot be compared.
-    keep = (told[one] == told[two]).all(axis=1) & told.any(axis=1)[one]
+    keep = (told[one] == told[two]).all(axis=1) & told[one].any(axis=1)
     one, two = one[keep], two[keep]
     if not _beyond(_allowed(logs[one] - logs[two], least, most), values[:, one] - values[:, two]).any():
         return
