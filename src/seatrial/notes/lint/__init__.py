@@ -17,6 +17,7 @@ from pathlib import Path
 from seatrial.notes.collecting import no_collecting
 from seatrial.notes.lint import (
     changes,
+    chapters,
     derived,
     described,
     digits,
@@ -82,8 +83,10 @@ def look(
 def _look(
     records: Iterable[Record], problems: Iterable[Problem], prose: Mapping[str, str] | None
 ) -> tuple[list[Finding], Sheet]:
-    sheet = Sheet.of(records, {name: Prose.of(text) for name, text in (prose or {}).items()})
-    problems = list(problems)
+    said = {name: Prose.of(text) for name, text in (prose or {}).items()}
+    files = list(said)
+    records, problems, said, names = chapters.apart(records, problems, said)
+    sheet = Sheet.of(records, said)
     found = status.check_reading(sheet, problems) + described.check(sheet, problems)
     layout.fill_axes(sheet)
     layout.count_processes(sheet)
@@ -97,8 +100,8 @@ def _look(
         found += rule(sheet)
     found += _left(problems, sheet)
     found += trends.check(sheet, {(f.file, f.line) for f in found if f.level != "info"})
-    found = [_at_its_cell(finding, sheet) for finding in _once(found)]
-    return in_order(found, list(sheet.prose) or list(sheet.files)), sheet
+    found = chapters.together([_at_its_cell(finding, sheet) for finding in _once(found)], sheet, names)
+    return in_order(found, files or list(sheet.files)), sheet
 
 
 def _left(problems: Iterable[Problem], sheet: Sheet) -> list[Finding]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -205,9 +206,30 @@ def without_hidden_rows(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int,
 
 
 def read_markdown(path: Path, name: str) -> Iterator[Record | Problem]:
+    tokens = list(scan(lines_of(path)))
+    outline = _outline(path, tokens)
+    found: Iterable[Record | Problem] = _Walk(name, outline).read(tokens)
+    found = list(found) if len(outline.tree.sections) > 2 else found
+    lines = (one.source_line or 0 for one in found if isinstance(one, Record)) if isinstance(found, list) else ()
+    chapters = outline.tree.chapters(lines)
+    if not chapters.sections:
+        yield from found
+        return
+    part = {token.line: chapters.at(token.line) for token in tokens}
+    table = -1
+    outlines: dict[int, Outline] = {}
+    for chapter, own in groupby(tokens, key=lambda token: part[token.line]):
+        if chapter not in outlines:
+            heard = chapters.heard(chapter)
+            outlines[chapter] = _outline(path, [token for token in tokens if part[token.line] in heard])
+        walk = _Walk(name, outlines[chapter], table)
+        yield from walk.read(own)
+        table = walk.table
+
+
+def _outline(path: Path, tokens: Iterable[Token]) -> Outline:
     outline = Outline()
     own = False
-    tokens = list(scan(lines_of(path)))
     for token in tokens:
         if token.kind == "mark":
             own = True
@@ -219,17 +241,16 @@ def read_markdown(path: Path, name: str) -> Iterator[Record | Problem]:
             own = own and not token.text.strip()
         elif not own:
             outline.rows_at(token.text)
-    yield from _Walk(name, outline).read(tokens)
+    return outline
 
 
 class _Walk:
     """The second reading: rows, log lines and lists, each with what holds around it."""
 
-    def __init__(self, file: str, outline: Outline):
-        self.file, self.outline = file, outline
+    def __init__(self, file: str, outline: Outline, table: int = -1):
+        self.file, self.outline, self.table = file, outline, table
         self.log = LogReader(file, outline, alone=False)
         self.lists = ListReader(file, outline)
-        self.table = -1
         self.columns: list[Column] = []
         self.header: Token | None = None
         self.own = self.of_runs = False

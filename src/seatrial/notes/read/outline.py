@@ -7,7 +7,8 @@
 A statement holds from its line to the end of its section, subsections included; the innermost section wins, and in a section
 what stands nearest above the row. A section without rows speaks for nobody, but for one that by its title only sets up what
 follows (Setup, Model hyperparameters): it speaks for the section it is part of. Two lines between the same two tables that
-disagree state nothing: they are a question, and named.
+disagree state nothing: they are a question, and named. A file of several chapters has an outline for each: what one of them
+says, how it writes numbers and what its columns mean say nothing of another.
 """
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ from seatrial.tables.tongues import in_english
 
 LOCAL = frozenset({"nodes", "gpus", "dp", "optimizer"})
 """What a line of text says of the case it introduces, not of every table in the subsections after it."""
-MOST_STATEMENTS, MOST_CACHED = 10_000, 4096
+MOST_STATEMENTS, MOST_CACHED, MOST_CHAPTERS = 10_000, 4096, 64
 _SETS_UP = frozenset(
     "overview setup setting settings configuration configurations config configs hyperparameters hyperparameter parameters "
     "params model architecture hardware environment defaults".split()
@@ -99,8 +100,39 @@ class Tree:
             section = self.sections[section].parent
         return section
 
+    def chapters(self, lines: Iterable[int]) -> Chapters:
+        """The sections that stand by themselves, of rows at these lines: several titles, or sections with some of their own."""
+        inside = {section for place in {self.at(line) for line in lines} for section in self.chain(place)}
+        parents = {section.parent for section in self.sections}
+        found: set[int] = set()
+        todo = [0]
+        while todo:
+            around = todo.pop()
+            side = [index for index in inside if self.sections[index].parent == around and not self.sections[index].sets_up]
+            parted = [index for index in side if index in parents]
+            titles = [index for index in side if self.sections[index].level == 1]  # a document has one
+            found.update(titles if len(titles) > 1 else parted if len(parted) > 1 else ())
+            todo += parted
+        return Chapters(self, frozenset(found) if len(found) <= MOST_CHAPTERS else frozenset())
+
     def title(self, section: int) -> str:
         return " / ".join(self.sections[index].title for index in reversed(self.chain(section)) if self.sections[index].title)
+
+
+@dataclass(frozen=True)
+class Chapters:
+    """The parts of a file that say nothing of each other; what is in none of them is part 0, and speaks for all."""
+
+    tree: Tree
+    sections: frozenset[int]
+
+    def at(self, line: int) -> int:
+        """The part of a line; a heading belongs to what it opens."""
+        return next((index for index in self.tree.chain(self.tree.at(line + 1)) if index in self.sections), 0)
+
+    def heard(self, part: int) -> set[int]:
+        """The parts whose text speaks for a part: itself and those around it."""
+        return {index for index in self.tree.chain(part) if index in self.sections} | {0}
 
 
 @dataclass
