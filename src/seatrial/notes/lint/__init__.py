@@ -86,7 +86,7 @@ def _look(
     said = {name: Prose.of(text) for name, text in (prose or {}).items()}
     files = list(said)
     records, problems, said, names = chapters.apart(records, problems, said)
-    sheet = Sheet.of(records, said)
+    sheet = Sheet.of(records, said, names)
     found = status.check_reading(sheet, problems) + described.check(sheet, problems)
     layout.fill_axes(sheet)
     layout.count_processes(sheet)
@@ -100,7 +100,8 @@ def _look(
         found += rule(sheet)
     found += _left(problems, sheet)
     found += trends.check(sheet, {(f.file, f.line) for f in found if f.level != "info"})
-    found = chapters.together([_at_its_cell(finding, sheet) for finding in _once(found)], sheet, names)
+    found = [_at_its_cell(finding, sheet) for finding in _once(found)]
+    found = [replace(one, file=names[one.file]) if one.file in names else one for one in found]
     return in_order(found, files or list(sheet.files)), sheet
 
 

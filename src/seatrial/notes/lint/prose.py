@@ -15,12 +15,13 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from itertools import pairwise
 
 from seatrial.notes.lint import exceptions
 from seatrial.notes.lint.devices import device_named, presets_in
 from seatrial.notes.read.gapped import may_begin, pipes_of_gaps
 from seatrial.notes.read.markdown import is_delimiter, scan
-from seatrial.notes.read.outline import HEADING, Outline, Tree
+from seatrial.notes.read.outline import HEADING, Chapters, Outline, Tree
 from seatrial.notes.read.sound import MOST_COUNTED
 from seatrial.record import Record
 from seatrial.spec import Device
@@ -323,6 +324,14 @@ class Hints:
                     text.append((token.line, len(tree.sections) - 1, tables))
         return tree, text
 
+    def among(self, lines: tuple[str, ...]) -> Hints:
+        """Of some of the lines, the others being empty: what is read already is not read again."""
+        tree, text = self._tree
+        made = Hints(lines)
+        made._found, made._loosely = self._found, self._loosely
+        made.__dict__["_tree"] = tree, [each for each in text if lines[each[0] - 1]]
+        return made
+
     @property
     def sections(self) -> Tree:
         return self._tree[0]
@@ -575,6 +584,16 @@ class Prose:
                 if line and not is_delimiter(line):
                     lines[number - 1] = line
         return cls(tuple(lines))
+
+    def heard(self, chapters: Chapters, part: int) -> Prose:
+        """The text of a chapter and what speaks for it, each line where it was."""
+        heard, lines = chapters.heard(part), list(self.lines)
+        for (start, of), (end, _) in pairwise([*chapters.runs(), (len(lines) + 1, part)]):
+            if of not in heard:
+                lines[start - 1 : end - 1] = [""] * (end - start)
+        made = Prose(tuple(lines))
+        made.__dict__["hints"] = self.hints.among(made.lines)
+        return made
 
     @cached_property
     def limits(self) -> list[tuple[int, float, str]]:

@@ -23,7 +23,7 @@ from seatrial.notes.read.gapped import pipes_of_gaps
 from seatrial.notes.read.htmltables import pipes_of_html
 from seatrial.notes.read.listed import pipes_of_lists
 from seatrial.notes.read.logs import LogReader
-from seatrial.notes.read.outline import Outline, Question
+from seatrial.notes.read.outline import HEADING, Chapters, Outline, Question, Tree
 from seatrial.notes.read.parsing import read_cell
 from seatrial.notes.read.reshaped import reshaped
 from seatrial.notes.read.rows import as_above, blank_row, columns_left, is_table_of_runs, left_record, refit, row_record
@@ -207,24 +207,33 @@ def without_hidden_rows(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int,
 
 def read_markdown(path: Path, name: str) -> Iterator[Record | Problem]:
     tokens = list(scan(lines_of(path)))
-    outline = _outline(path, tokens)
-    found: Iterable[Record | Problem] = _Walk(name, outline).read(tokens)
-    found = list(found) if len(outline.tree.sections) > 2 else found
-    lines = (one.source_line or 0 for one in found if isinstance(one, Record)) if isinstance(found, list) else ()
-    chapters = outline.tree.chapters(lines)
-    if not chapters.sections:
-        yield from found
-        return
-    part = {token.line: chapters.at(token.line) for token in tokens}
+    chapters = _chapters(tokens)
+    part = {token.line: chapters.at(token.line) for token in tokens} if chapters.sections else {}
     table = -1
     outlines: dict[int, Outline] = {}
-    for chapter, own in groupby(tokens, key=lambda token: part[token.line]):
+    for chapter, own in groupby(tokens, key=lambda token: part.get(token.line, 0)) if part else [(0, iter(tokens))]:
         if chapter not in outlines:
             heard = chapters.heard(chapter)
-            outlines[chapter] = _outline(path, [token for token in tokens if part[token.line] in heard])
+            outlines[chapter] = _outline(path, (token for token in tokens if not part or part[token.line] in heard))
         walk = _Walk(name, outlines[chapter], table)
         yield from walk.read(own)
         table = walk.table
+
+
+def _chapters(tokens: Iterable[Token]) -> Chapters:
+    """By the headings, and the rows of tables of runs and of logs under them."""
+    tree, rows, of_runs = Tree(), set[int](), False
+    for token in tokens:
+        if token.kind == "text":
+            heading = HEADING.match(token.text) if "#" in token.text and not token.fenced else None
+            if heading:
+                tree.open(token.line, len(heading.group(1)), heading.group(2))
+        elif len(tree.sections) > 1:
+            if token.kind.startswith("header"):
+                of_runs = is_table_of_runs(settle([read_heading(heading) for heading in split_row(token.text)]))
+            if token.kind == "log" or of_runs and token.kind == "row":
+                rows.add(token.line)
+    return tree.chapters(rows)
 
 
 def _outline(path: Path, tokens: Iterable[Token]) -> Outline:

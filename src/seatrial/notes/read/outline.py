@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import bisect
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -105,7 +105,7 @@ class Tree:
         inside = {section for place in {self.at(line) for line in lines} for section in self.chain(place)}
         parents = {section.parent for section in self.sections}
         found: set[int] = set()
-        todo = [0]
+        todo = [0] if len(self.sections) > 2 else []
         while todo:
             around = todo.pop()
             side = [index for index in inside if self.sections[index].parent == around and not self.sections[index].sets_up]
@@ -126,9 +126,18 @@ class Chapters:
     tree: Tree
     sections: frozenset[int]
 
+    @cached_property
+    def _parts(self) -> list[int]:
+        return [next((index for index in self.tree.chain(section) if index in self.sections), 0)
+                for section in range(len(self.tree.sections))]  # fmt: skip
+
     def at(self, line: int) -> int:
         """The part of a line; a heading belongs to what it opens."""
-        return next((index for index in self.tree.chain(self.tree.at(line + 1)) if index in self.sections), 0)
+        return self._parts[self.tree.at(line + 1)]
+
+    def runs(self) -> Iterator[tuple[int, int]]:
+        """From which line on the file is of which part, in order."""
+        return ((max(section.line, 1), part) for section, part in zip(self.tree.sections, self._parts))
 
     def heard(self, part: int) -> set[int]:
         """The parts whose text speaks for a part: itself and those around it."""
