@@ -147,6 +147,59 @@ def pasted(lines: Lines, rng: random.Random, others: list[Lines]) -> Lines:
     return [*rng.choice([other for other in others if _titled(other)]), "", *lines] if _titled(lines) else lines
 
 
+HARDWARE = """The partitions we may use, for reference:
+
+| partition | nodes | device | memory (GB) | peak (TFLOP/s) | interconnect |
+|---|---|---|---|---|---|
+| small | 24 | 4x V100 | 16 | 125 | EDR 100 Gb/s |
+| medium | 120 | 4x A100 | 40 | 312 | HDR 200 Gb/s |
+| large | 64 | 8x H100 | 80 | 989 | NDR 400 Gb/s |
+""".splitlines()
+EVALUATION = """Scores after the last checkpoint, 5-shot unless said otherwise:
+
+| model | MMLU | GSM8K | HellaSwag | ARC-c | average |
+|---|---|---|---|---|---|
+| ours | 45.3 | 14.6 | 76.0 | 53.1 | 47.3 |
+| baseline | 46.9 | 13.2 | 77.2 | 51.6 | 47.2 |
+| larger baseline | 54.8 | 28.7 | 80.7 | 57.3 | 55.4 |
+""".splitlines()
+ELSEWHERE = """Another team reports 39 % MFU for its 13B on 256 A100 (40 GB, tensor parallel 2, global batch 1024, seq 2048),
+with 8 micro-batches each and 2,310 tokens/s per GPU; we did not repeat that.
+""".splitlines()
+
+
+def with_something_else(lines: Lines, rng: random.Random, others: list[Lines]) -> Lines:
+    """A section about something else between two, or behind all of them: a list of machines, scores, what others report."""
+    title, text = rng.choice([("Partitions", HARDWARE), ("Evaluation", EVALUATION), ("Related results", ELSEWHERE)])
+    return _put(lines, rng, title, text)
+
+
+def with_a_section(lines: Lines, rng: random.Random, others: list[Lines]) -> Lines:
+    """A section with the text and tables of another note, which has no headings of its own, beside those of the note.
+
+    What stands above all sections speaks for all of them: here it is in a section, too."""
+    theirs = [other for other in others if sum(line.startswith("#") for line in other) < 2 and _titled(other)]
+    if not theirs or not _titled(lines):
+        return lines
+    title, text = _opened(lines)
+    return _put(["# Notes", "", f"## {title}", *text], rng, *_opened(rng.choice(theirs)))
+
+
+def _opened(lines: Lines) -> tuple[str, Lines]:
+    at = next(at for at, line in enumerate(lines) if line.startswith("# "))
+    return lines[at].strip("# "), lines[at + 1 :]
+
+
+def _put(lines: Lines, rng: random.Random, title: str, text: Lines) -> Lines:
+    """Between two sections of the second level, or below all."""
+    fenced, places = False, []
+    for at, line in enumerate(lines):
+        fenced ^= line.startswith("```")
+        places += [at] if line.startswith("## ") and not fenced else []
+    at = rng.choice([*places[1:], len(lines)])
+    return [*lines[:at], "", f"## {title}", "", *text, "", *lines[at:]]
+
+
 def _titled(lines: Lines) -> bool:
     return next(filter(str.strip, lines), "").startswith("# ")
 
@@ -161,7 +214,8 @@ def _chapter(lines: Lines, name: str) -> Lines:
 
 CHANGES: dict[str, Callable[[Lines, random.Random, list[Lines]], Lines]] = {
     change.__name__: change
-    for change in (without_columns, other_order, without_rows, without_a_sentence, without_sentences, joined, pasted)
+    for change in (without_columns, other_order, without_rows, without_a_sentence, without_sentences, joined, pasted,
+                   with_something_else, with_a_section)
 }
 
 
@@ -199,6 +253,8 @@ def main() -> None:
             for n in range(asked.times):
                 name = rng.choice(asked.change or list(CHANGES))
                 changed = CHANGES[name](lines, rng, every)
+                if changed == lines:
+                    continue
                 found = errors(changed, copy)
                 tried[name] += 1
                 rows[name] += count

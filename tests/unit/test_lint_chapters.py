@@ -37,7 +37,7 @@ def chapters(path: Path, *texts: str, level: int = 1, parted: bool = False) -> P
     return path
 
 
-@pytest.mark.parametrize(("level", "parted"), [(1, False), (1, True), (2, True)])
+@pytest.mark.parametrize(("level", "parted"), [(1, False), (1, True), (2, True), (2, False)])
 @pytest.mark.parametrize("texts", [(METRIC, ENGLISH), (ENGLISH, METRIC)])
 def test_chapters_say_nothing_of_each_other(tmp_path: Path, texts: tuple[str, str], level: int, parted: bool):
     path = chapters(tmp_path / "notes.md", *texts, level=level, parted=parted)
@@ -64,3 +64,29 @@ def test_what_stands_above_all_chapters_speaks_for_them(tmp_path: Path):
     assert len(records) == 6 and {record.seq for record in records} == {4096}
     assert [record.table for record in records] == [0, 0, 0, 1, 1, 1]
     assert [record.nodes for record in records] == [1, 2, 4] * 2
+
+
+NO_DEVICE = """
+Sequence length 4096.
+
+| GPUs | batch | s/step | tokens/s | mem (GiB) |
+|---|---|---|---|---|
+| 8 | 128 | 9.62 | 54,500 | 61.2 |
+| 16 | 256 | 9.71 | 107,989 | 60.9 |
+"""
+ELSEWHERE = "Another team has A100 (40 GB) and reports 39 % MFU; we did not repeat that.\n"
+
+
+@pytest.mark.parametrize(("title", "said"), [("Related results", 0), ("Setup", 2)])
+def test_a_section_without_rows_speaks_for_others_where_it_sets_them_up(tmp_path: Path, title: str, said: int):
+    path = tmp_path / "notes.md"
+    path.write_text(f"# Notes\n\n## Runs\n{NO_DEVICE}\n## {title}\n\n{ELSEWHERE}", encoding="utf-8")
+    over = [f for f in look_at([str(path)])[0] if f.code == "memory-over-capacity"]
+    assert len(over) == said
+
+
+def test_a_legend_below_explains_the_rates_of_the_tables_above_it(tmp_path: Path):
+    path = tmp_path / "notes.md"
+    rows = NO_DEVICE.replace("54,500", "6,812").replace("107,989", "6,749")
+    path.write_text(f"# Notes\n\n## Runs\n{rows}\n## Columns\n\ntokens/s is per GPU.\n", encoding="utf-8")
+    assert [record.tokens_per_s_per_process for record in import_file(path).records] == [6812, 6749]

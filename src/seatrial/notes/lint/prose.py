@@ -561,6 +561,10 @@ class Prose:
     lines: tuple[str, ...]
     _near: dict[int, tuple[float, str]] = field(default_factory=dict, compare=False)
     """Section -> the size of the device that holds there; filled when it is needed."""
+    _parts: dict[int, Prose] = field(default_factory=dict, compare=False)
+    """Section -> the text that speaks for its rows; filled when it is needed."""
+    whole: Prose | None = field(default=None, compare=False)
+    """What a text that speaks for some rows is part of."""
 
     @cached_property
     def letters(self) -> str:
@@ -591,7 +595,23 @@ class Prose:
         for (start, of), (end, _) in pairwise([*chapters.runs(), (len(lines) + 1, part)]):
             if of not in heard:
                 lines[start - 1 : end - 1] = [""] * (end - start)
-        made = Prose(tuple(lines))
+        return self._of_lines(lines)
+
+    def at(self, line: int) -> Prose:
+        """The text that speaks for a row, as the importer has it: its sections, and those that set them up."""
+        tree = self.hints.sections
+        section = tree.at(line)
+        if section not in self._parts:
+            chain, lines = {*tree.chain(section)}, list(self.lines)
+            starts = [max(one.line, 1) for one in tree.sections]
+            for index, (start, end) in enumerate(pairwise([*starts, len(lines) + 1])):
+                if tree.scope(index) not in chain:
+                    lines[start - 1 : end - 1] = [""] * (end - start)
+            self._parts[section] = self if tuple(lines) == self.lines else self._of_lines(lines, self)
+        return self._parts[section]
+
+    def _of_lines(self, lines: list[str], whole: Prose | None = None) -> Prose:
+        made = Prose(tuple(lines), whole=whole)
         made.__dict__["hints"] = self.hints.among(made.lines)
         return made
 
@@ -683,13 +703,14 @@ class Prose:
 
     @cached_property
     def device(self) -> Device | None:
-        """The one device that the file names; none when it names several."""
-        return device_named("\n".join(self.lines))
+        """The one device that the file names; none when it names several, or elsewhere."""
+        named = device_named("\n".join(self.lines))
+        return named if self.whole is None or named is None or self.whole.device == named else None
 
     @cached_property
-    def comma(self) -> bool:
-        """Whether the rows of the file have a decimal comma."""
-        return Outline.of(self.lines).comma
+    def written(self) -> Outline:
+        """How the tables of the file write numbers."""
+        return Outline.of(self.lines)
 
     def capacity(self, line: int | None) -> tuple[float, str] | None:
         """The usable memory in GiB as the text puts it, and where: the nearest sentence above, or right below the table.

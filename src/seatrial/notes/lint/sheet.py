@@ -188,7 +188,9 @@ class Sheet:
         return [value for value, first in sorted(((v, b) for v, b in others if b), key=lambda pair: pair[1][0].index)]
 
     def text(self, row: Row) -> Prose:
-        return self.prose.get(row.record.source_file) or _SILENT
+        """What is said of a row."""
+        whole = self.prose.get(row.record.source_file)
+        return whole.at(row.record.source_line or 0) if whole is not None else _SILENT
 
 
 def fewest(mates: list[Row]) -> int:

@@ -249,7 +249,7 @@ def _outline(path: Path, tokens: Iterable[Token]) -> Outline:
                 raise BadInput(f"{path}: {error}") from None
             own = own and not token.text.strip()
         elif not own:
-            outline.rows_at(token.text)
+            outline.rows_at(token.text, token.line, begins=token.kind.startswith("header"))
     return outline
 
 
@@ -304,7 +304,7 @@ class _Walk:
         headings = split_row(token.text)
         # A table of ours that somebody gave a column of their own is read like anybody's.
         self.header, self.own = token, own and all(map(codec.is_heading, headings))
-        self.columns = self.outline.settled(settle([read_heading(heading) for heading in headings]))
+        self.columns = self.outline.settled(settle([read_heading(heading) for heading in headings]), token.line)
         self.of_runs = is_table_of_runs(self.columns)
         self.table += 1
         if token.kind == "header without alignment":
