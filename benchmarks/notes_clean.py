@@ -26,6 +26,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 import notes_corpus
 from seatrial.notes import lint
+from seatrial.notes.read.rows import TOPOLOGY
+from seatrial.tables.headings import accumulates, read_heading
 
 Lines = list[str]
 ADDED_UP = re.compile(
@@ -69,7 +71,17 @@ def cells(line: str) -> list[str]:
 
 
 def without_columns(lines: Lines, rng: random.Random, others: list[Lines]) -> Lines:
-    """One to three columns of figures are left out of a table."""
+    """One to three columns of figures are left out of a table: what was measured or worked out, or is the same in all rows."""
+    return _without(lines, rng, rng.randint(1, 3), varied=False)
+
+
+def without_a_setting(lines: Lines, rng: random.Random, others: list[Lines]) -> Lines:
+    """A column of counts by which most rows differ is left out: they differ by something that nobody says. Where one row alone
+    differs so, what is left is what a slip looks like."""
+    return _without(lines, rng, 1, varied=True)
+
+
+def _without(lines: Lines, rng: random.Random, most: int, *, varied: bool) -> Lines:
     if not (found := list(tables(lines))):
         return lines
     table = rng.choice(found)
@@ -79,11 +91,20 @@ def without_columns(lines: Lines, rng: random.Random, others: list[Lines]) -> Li
         return lines
     figures = [i for i in range(width) if all(NUMBER.fullmatch(row[i]) or not re.search(r"\d", row[i]) for row in rows[2:])
                and any(re.search(r"\d", row[i]) for row in rows[2:])]  # fmt: skip
-    gone = set(rng.sample(figures, min(len(figures), rng.randint(1, 3))))
+    figures = [i for i in figures if _varied([row[i] for row in rows]) is varied]
+    gone = set(rng.sample(figures, min(len(figures), most)))
     changed = list(lines)
     for at, row in zip(table, rows, strict=True):
         changed[at] = "|" + "|".join(cell for i, cell in enumerate(row) if i not in gone) + "|"
-    return changed
+    return changed if gone else lines
+
+
+def _varied(column: list[str]) -> bool | None:
+    """Whether a column, its heading first, holds a setting that differs from row to row; None where few rows have another."""
+    heading, count = column[0].strip(), Counter(cell.strip() for cell in column[2:])
+    if len(count) == 1 or not (read_heading(heading).field in TOPOLOGY | {"mbs", "gbs"} or accumulates(heading)):
+        return False
+    return True if 2 * max(count.values()) <= count.total() else None
 
 
 def other_order(lines: Lines, rng: random.Random, others: list[Lines]) -> Lines:
@@ -118,7 +139,8 @@ def sentences(lines: Lines) -> list[int]:
     fenced, found = False, []
     for at, line in enumerate(lines):
         fenced ^= line.startswith("```")
-        if not fenced and at not in inside and line.strip() and not line.startswith(("#", "```", "|", "=", "-", "*", "<")):
+        marked = line.lstrip().startswith(("#", "```", "|", "=", "-", "*", "<"))
+        if not fenced and at not in inside and line.strip() and not marked:
             found.append(at)
     return found
 
@@ -214,9 +236,9 @@ def _chapter(lines: Lines, name: str) -> Lines:
 
 CHANGES: dict[str, Callable[[Lines, random.Random, list[Lines]], Lines]] = {
     change.__name__: change
-    for change in (without_columns, other_order, without_rows, without_a_sentence, without_sentences, joined, pasted,
-                   with_something_else, with_a_section)
-}
+    for change in (without_columns, without_a_setting, other_order, without_rows, without_a_sentence, without_sentences,
+                   joined, pasted, with_something_else, with_a_section)
+}  # fmt: skip
 
 
 def errors(lines: Lines, note: Path) -> list[str]:

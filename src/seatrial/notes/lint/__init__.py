@@ -36,6 +36,7 @@ from seatrial.notes.lint import (
     spent,
     status,
     sums,
+    tablewide,
     throughput,
     together,
     totals,
@@ -100,7 +101,7 @@ def _look(
         found += rule(sheet)
     found += _left(problems, sheet)
     found += trends.check(sheet, {(f.file, f.line) for f in found if f.level != "info"})
-    found = [_at_its_cell(finding, sheet) for finding in _once(found)]
+    found = [_at_its_cell(finding, sheet) for finding in _once(tablewide.temper(found, sheet))]
     found = [replace(one, file=names[one.file]) if one.file in names else one for one in found]
     return in_order(found, files or list(sheet.files)), sheet
 
