@@ -397,3 +397,18 @@ def test_tflops_above_the_peak_are_seen_of_a_node_and_of_few_rows_of_a_device(tm
     assert "over-peak" in {f.code for f in told(tmp_path, text.replace("4058", "40580"))}
     each = NODEWIDE.format(heading="TFLOPS/GPU").replace("4100", "512").replace("4058", "507").replace("4006", "501")
     assert [f.code for f in told(tmp_path, each)] == ["over-peak", "over-peak"]
+
+
+def test_what_most_rows_of_a_table_are_off_by_is_no_error_of_each(tmp_path: Path):
+    """The length of the sequences is left out, by which the rows differ; one slip among rows that agree is an error still."""
+    head = "# 7B on 64 H100\n\nglobal batch 64, sequence length 4096\n\n| GPUs | run | s/step | tokens/s |\n|---|---|---|---|\n"
+    lengths = (8192, 16384, 32768, 65536, 131072)
+    path = tmp_path / "note.md"
+    path.write_text(head + "".join(f"| 64 | r{n} | {1.7 * n:.2f} | {64 * length / (1.7 * n):.0f} |\n"
+                                   for n, length in enumerate(lengths, 2)), encoding="utf-8")  # fmt: skip
+    assert {f.level for f in look_at([str(path)])[0] if f.code == "rate-mismatch"} <= {"warning"}
+    rows = [(64, 3.4 + n / 10) for n in range(5)]
+    good = [f"| {gpus} | r{n} | {time:.2f} | {64 * 4096 / time:.0f} |\n" for n, (gpus, time) in enumerate(rows)]
+    good[2] = good[2].replace("| 3.60 |", "| 3.06 |")
+    path.write_text(head + "".join(good), encoding="utf-8")
+    assert [(f.line, f.proposed) for f in look_at([str(path)])[0] if f.level == "error"] == [(9, "3.60")]

@@ -17,6 +17,7 @@ from pathlib import Path
 from seatrial.notes.collecting import no_collecting
 from seatrial.notes.lint import (
     changes,
+    chapters,
     derived,
     described,
     digits,
@@ -35,6 +36,7 @@ from seatrial.notes.lint import (
     spent,
     status,
     sums,
+    tablewide,
     throughput,
     together,
     totals,
@@ -82,8 +84,10 @@ def look(
 def _look(
     records: Iterable[Record], problems: Iterable[Problem], prose: Mapping[str, str] | None
 ) -> tuple[list[Finding], Sheet]:
-    sheet = Sheet.of(records, {name: Prose.of(text) for name, text in (prose or {}).items()})
-    problems = list(problems)
+    said = {name: Prose.of(text) for name, text in (prose or {}).items()}
+    files = list(said)
+    records, problems, said, names = chapters.apart(records, problems, said)
+    sheet = Sheet.of(records, said, names)
     found = status.check_reading(sheet, problems) + described.check(sheet, problems)
     layout.fill_axes(sheet)
     layout.count_processes(sheet)
@@ -97,8 +101,9 @@ def _look(
         found += rule(sheet)
     found += _left(problems, sheet)
     found += trends.check(sheet, {(f.file, f.line) for f in found if f.level != "info"})
-    found = [_at_its_cell(finding, sheet) for finding in _once(found)]
-    return in_order(found, list(sheet.prose) or list(sheet.files)), sheet
+    found = [_at_its_cell(finding, sheet) for finding in _once(tablewide.temper(found, sheet))]
+    found = [replace(one, file=names[one.file]) if one.file in names else one for one in found]
+    return in_order(found, files or list(sheet.files)), sheet
 
 
 def _left(problems: Iterable[Problem], sheet: Sheet) -> list[Finding]:

@@ -43,7 +43,7 @@ def write(sheet: Sheet, findings: Iterable[Finding], out: Path) -> int:
     lines = []
     for row in _tabular(sheet):
         record = row.record
-        where = (record.source_file, record.source_line)
+        where = (row.file, record.source_line)
         was, now = words.get(where, ("", ""))
         values = [str(value).replace(was, now) if name == "env" and was else value
                   for name, value in ((name, _value(row, name)) for name in columns)]
@@ -60,7 +60,7 @@ def write_reasons(sheet: Sheet, findings: Iterable[Finding], out: Path) -> int:
     lines: list[list[object]] = []
     taken = set()
     for row in _tabular(sheet):
-        file, line = row.record.source_file, row.record.source_line
+        file, line = row.file, row.record.source_line
         for name, value in changes(row).items():
             code = row.reasons[name]
             taken.add((file, line, code))
@@ -70,7 +70,7 @@ def write_reasons(sheet: Sheet, findings: Iterable[Finding], out: Path) -> int:
         if f.proposed is not None and f.column is not None and (f.file, f.line, f.code) not in taken:
             known = "yes" if f.code in IN_WORDS else "no"
             lines.append([f.file, f.line, field_of(f.column) or f.column, f.printed, f.proposed, known, f.code, f.message])
-    place = {file: n for n, file in enumerate(sheet.files)}
+    place = {file: n for n, file in enumerate(dict.fromkeys(row.file for row in sheet.rows))}
     lines.sort(key=lambda line: (place.get(str(line[0]), 0), line[1] or 0))
     _write_csv(out, ["source_file", "source_line", "field", "was", "is", "taken", "code", "why"], lines)
     return sum(line[5] == "yes" for line in lines)

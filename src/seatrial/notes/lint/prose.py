@@ -15,12 +15,13 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from itertools import pairwise
 
 from seatrial.notes.lint import exceptions
 from seatrial.notes.lint.devices import device_named, presets_in
 from seatrial.notes.read.gapped import may_begin, pipes_of_gaps
 from seatrial.notes.read.markdown import is_delimiter, scan
-from seatrial.notes.read.outline import HEADING, Outline, Tree
+from seatrial.notes.read.outline import HEADING, Chapters, Outline, Tree
 from seatrial.notes.read.sound import MOST_COUNTED
 from seatrial.record import Record
 from seatrial.spec import Device
@@ -323,6 +324,14 @@ class Hints:
                     text.append((token.line, len(tree.sections) - 1, tables))
         return tree, text
 
+    def among(self, lines: tuple[str, ...]) -> Hints:
+        """Of some of the lines, the others being empty: what is read already is not read again."""
+        tree, text = self._tree
+        made = Hints(lines)
+        made._found, made._loosely = self._found, self._loosely
+        made.__dict__["_tree"] = tree, [each for each in text if lines[each[0] - 1]]
+        return made
+
     @property
     def sections(self) -> Tree:
         return self._tree[0]
@@ -552,6 +561,10 @@ class Prose:
     lines: tuple[str, ...]
     _near: dict[int, tuple[float, str]] = field(default_factory=dict, compare=False)
     """Section -> the size of the device that holds there; filled when it is needed."""
+    _parts: dict[int, Prose] = field(default_factory=dict, compare=False)
+    """Section -> the text that speaks for its rows; filled when it is needed."""
+    whole: Prose | None = field(default=None, compare=False)
+    """What a text that speaks for some rows is part of."""
 
     @cached_property
     def letters(self) -> str:
@@ -575,6 +588,32 @@ class Prose:
                 if line and not is_delimiter(line):
                     lines[number - 1] = line
         return cls(tuple(lines))
+
+    def heard(self, chapters: Chapters, part: int) -> Prose:
+        """The text of a chapter and what speaks for it, each line where it was."""
+        heard, lines = chapters.heard(part), list(self.lines)
+        for (start, of), (end, _) in pairwise([*chapters.runs(), (len(lines) + 1, part)]):
+            if of not in heard:
+                lines[start - 1 : end - 1] = [""] * (end - start)
+        return self._of_lines(lines)
+
+    def at(self, line: int) -> Prose:
+        """The text that speaks for a row, as the importer has it: its sections, and those that set them up."""
+        tree = self.hints.sections
+        section = tree.at(line)
+        if section not in self._parts:
+            chain, lines = {*tree.chain(section)}, list(self.lines)
+            starts = [max(one.line, 1) for one in tree.sections]
+            for index, (start, end) in enumerate(pairwise([*starts, len(lines) + 1])):
+                if tree.scope(index) not in chain:
+                    lines[start - 1 : end - 1] = [""] * (end - start)
+            self._parts[section] = self if tuple(lines) == self.lines else self._of_lines(lines, self)
+        return self._parts[section]
+
+    def _of_lines(self, lines: list[str], whole: Prose | None = None) -> Prose:
+        made = Prose(tuple(lines), whole=whole)
+        made.__dict__["hints"] = self.hints.among(made.lines)
+        return made
 
     @cached_property
     def limits(self) -> list[tuple[int, float, str]]:
@@ -664,13 +703,14 @@ class Prose:
 
     @cached_property
     def device(self) -> Device | None:
-        """The one device that the file names; none when it names several."""
-        return device_named("\n".join(self.lines))
+        """The one device that the file names; none when it names several, or elsewhere."""
+        named = device_named("\n".join(self.lines))
+        return named if self.whole is None or named is None or self.whole.device == named else None
 
     @cached_property
-    def comma(self) -> bool:
-        """Whether the rows of the file have a decimal comma."""
-        return Outline.of(self.lines).comma
+    def written(self) -> Outline:
+        """How the tables of the file write numbers."""
+        return Outline.of(self.lines)
 
     def capacity(self, line: int | None) -> tuple[float, str] | None:
         """The usable memory in GiB as the text puts it, and where: the nearest sentence above, or right below the table.

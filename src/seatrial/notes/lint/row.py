@@ -386,13 +386,17 @@ class Row:
         return self.record.source_file, self.record.table
 
     @property
+    def file(self) -> str:
+        """Also of a row whose source is a chapter of it."""
+        return self.sheet.names.get(self.record.source_file, self.record.source_file)
+
+    @property
     def where(self) -> str:
         return f"line {self.record.source_line}"
 
     def seen_from(self, other: Row) -> str:
         """This row's place as another row's finding names it."""
-        same = other.record.source_file == self.record.source_file
-        return self.where if same else f"{self.record.source_file} {self.where}"
+        return self.where if other.file == self.file else f"{self.file} {self.where}"
 
     def find(self, code: str, level: Level, message: str, *, name: str = "", proposed: str | None = None,
              column: str | None = None, printed: str | None = None) -> Finding:  # fmt: skip

@@ -39,6 +39,8 @@ class Sheet:
 
     rows: list[Row]
     prose: Mapping[str, Prose]
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Chapter -> its file: see `chapters`."""
     readers: dict[tuple[str, Reading], list[Row]] = field(default_factory=dict)
     """(file, reading) -> the rows that follow it and agree; filled when it is needed."""
     followed: dict[str, Counter[Reading | None]] = field(default_factory=dict)
@@ -73,8 +75,9 @@ class Sheet:
     _bearers: dict[tuple[str, str, int | None], dict[object, list[Row]]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, records: Iterable[Record], prose: Mapping[str, Prose] | None = None) -> Sheet:
-        sheet = cls([], dict(prose or {}))
+    def of(cls, records: Iterable[Record], prose: Mapping[str, Prose] | None = None, names: Mapping[str, str] | None = None
+           ) -> Sheet:  # fmt: skip
+        sheet = cls([], dict(prose or {}), names or {})
         for record in _with_settings(list(records)):
             text = sheet.prose.get(record.source_file)
             record = _labelled(record)
@@ -185,7 +188,9 @@ class Sheet:
         return [value for value, first in sorted(((v, b) for v, b in others if b), key=lambda pair: pair[1][0].index)]
 
     def text(self, row: Row) -> Prose:
-        return self.prose.get(row.record.source_file) or _SILENT
+        """What is said of a row."""
+        whole = self.prose.get(row.record.source_file)
+        return whole.at(row.record.source_line or 0) if whole is not None else _SILENT
 
 
 def fewest(mates: list[Row]) -> int:

@@ -185,7 +185,7 @@ def _shifts(cells: list[str], columns: list[Column], last: int, figures: tuple[i
 def _as_row(row: Row, columns: list[Column], cells: list[str]) -> Row | None:
     """The row as it would be read with other cells, in the surroundings that it has."""
     outline = Outline()
-    if row.sheet.text(row).comma:
+    if row.sheet.text(row).written.comma_at(row.record.source_line or 0):
         outline.rows_at("27,92")
     record, _ = row_record(columns, cells, outline=outline, where=Where(file=row.record.source_file, line=0))
     if record is None or not is_sound(record):

@@ -158,7 +158,8 @@ def _doubted(row: Row, name: str, others: list[float], speeds: dict[Row, float],
     near = [speed for speed in others if abs(speed - middle) <= spread]
     ends = [figure.value * math.exp(sign * (edge - speeds[row])) for edge in (min(near), max(near))]
     shown, why = _explained(row, name, figure, meant, min(ends) * BELOW, max(ends) * ABOVE)
-    level: Level = "error" if abs(off) > SURE and (shown or off > 0) else "warning"
+    known = off > 0 or row.seq is not None or name in ("mfu", "hfu", "tflops")  # a length that nobody says may be a long one
+    level: Level = "error" if abs(off) > SURE and (shown or off > 0) and known else "warning"
     times = f"{math.exp(abs(off)):.3g} times as {'fast' if off > 0 else 'slow'} as the other rows, by devices and batch"
     code = "ms-not-s" if shown is not None and why == "milliseconds" else "outlier"
     if shown is not None:

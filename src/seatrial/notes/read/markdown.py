@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -22,7 +23,7 @@ from seatrial.notes.read.gapped import pipes_of_gaps
 from seatrial.notes.read.htmltables import pipes_of_html
 from seatrial.notes.read.listed import pipes_of_lists
 from seatrial.notes.read.logs import LogReader
-from seatrial.notes.read.outline import Outline, Question
+from seatrial.notes.read.outline import HEADING, Chapters, Outline, Question, Tree
 from seatrial.notes.read.parsing import read_cell
 from seatrial.notes.read.reshaped import reshaped
 from seatrial.notes.read.rows import as_above, blank_row, columns_left, is_table_of_runs, left_record, refit, row_record
@@ -205,9 +206,39 @@ def without_hidden_rows(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int,
 
 
 def read_markdown(path: Path, name: str) -> Iterator[Record | Problem]:
+    tokens = list(scan(lines_of(path)))
+    chapters = _chapters(tokens)
+    part = {token.line: chapters.at(token.line) for token in tokens} if chapters.sections else {}
+    table = -1
+    outlines: dict[int, Outline] = {}
+    for chapter, own in groupby(tokens, key=lambda token: part.get(token.line, 0)) if part else [(0, iter(tokens))]:
+        if chapter not in outlines:
+            heard = chapters.heard(chapter)
+            outlines[chapter] = _outline(path, (token for token in tokens if not part or part[token.line] in heard))
+        walk = _Walk(name, outlines[chapter], table)
+        yield from walk.read(own)
+        table = walk.table
+
+
+def _chapters(tokens: Iterable[Token]) -> Chapters:
+    """By the headings, and the rows of tables of runs and of logs under them."""
+    tree, rows, of_runs = Tree(), set[int](), False
+    for token in tokens:
+        if token.kind == "text":
+            heading = HEADING.match(token.text) if "#" in token.text and not token.fenced else None
+            if heading:
+                tree.open(token.line, len(heading.group(1)), heading.group(2))
+        elif len(tree.sections) > 1:
+            if token.kind.startswith("header"):
+                of_runs = is_table_of_runs(settle([read_heading(heading) for heading in split_row(token.text)]))
+            if token.kind == "log" or of_runs and token.kind == "row":
+                rows.add(token.line)
+    return tree.chapters(rows)
+
+
+def _outline(path: Path, tokens: Iterable[Token]) -> Outline:
     outline = Outline()
     own = False
-    tokens = list(scan(lines_of(path)))
     for token in tokens:
         if token.kind == "mark":
             own = True
@@ -218,18 +249,17 @@ def read_markdown(path: Path, name: str) -> Iterator[Record | Problem]:
                 raise BadInput(f"{path}: {error}") from None
             own = own and not token.text.strip()
         elif not own:
-            outline.rows_at(token.text)
-    yield from _Walk(name, outline).read(tokens)
+            outline.rows_at(token.text, token.line, begins=token.kind.startswith("header"))
+    return outline
 
 
 class _Walk:
     """The second reading: rows, log lines and lists, each with what holds around it."""
 
-    def __init__(self, file: str, outline: Outline):
-        self.file, self.outline = file, outline
+    def __init__(self, file: str, outline: Outline, table: int = -1):
+        self.file, self.outline, self.table = file, outline, table
         self.log = LogReader(file, outline, alone=False)
         self.lists = ListReader(file, outline)
-        self.table = -1
         self.columns: list[Column] = []
         self.header: Token | None = None
         self.own = self.of_runs = False
@@ -274,7 +304,7 @@ class _Walk:
         headings = split_row(token.text)
         # A table of ours that somebody gave a column of their own is read like anybody's.
         self.header, self.own = token, own and all(map(codec.is_heading, headings))
-        self.columns = self.outline.settled(settle([read_heading(heading) for heading in headings]))
+        self.columns = self.outline.settled(settle([read_heading(heading) for heading in headings]), token.line)
         self.of_runs = is_table_of_runs(self.columns)
         self.table += 1
         if token.kind == "header without alignment":

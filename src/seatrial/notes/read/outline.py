@@ -7,13 +7,14 @@
 A statement holds from its line to the end of its section, subsections included; the innermost section wins, and in a section
 what stands nearest above the row. A section without rows speaks for nobody, but for one that by its title only sets up what
 follows (Setup, Model hyperparameters): it speaks for the section it is part of. Two lines between the same two tables that
-disagree state nothing: they are a question, and named.
+disagree state nothing: they are a question, and named. A file of several chapters has an outline for each: what one of them
+says, how it writes numbers and what its columns mean say nothing of another.
 """
 from __future__ import annotations
 
 import bisect
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -26,7 +27,7 @@ from seatrial.tables.tongues import in_english
 
 LOCAL = frozenset({"nodes", "gpus", "dp", "optimizer"})
 """What a line of text says of the case it introduces, not of every table in the subsections after it."""
-MOST_STATEMENTS, MOST_CACHED = 10_000, 4096
+MOST_STATEMENTS, MOST_CACHED, MOST_CHAPTERS = 10_000, 4096, 64
 _SETS_UP = frozenset(
     "overview setup setting settings configuration configurations config configs hyperparameters hyperparameter parameters "
     "params model architecture hardware environment defaults".split()
@@ -99,8 +100,52 @@ class Tree:
             section = self.sections[section].parent
         return section
 
+    def bearer(self, section: int) -> int:
+        """The section itself where it has rows, else the nearest around it that has: what its legends explain."""
+        return next((index for index in self.chain(section) if self.sections[index].has_rows), 0)
+
+    def chapters(self, lines: Iterable[int]) -> Chapters:
+        """The sections that stand by themselves, of rows at these lines: several titles, or sections with some of their own."""
+        inside = {section for place in {self.at(line) for line in lines} for section in self.chain(place)}
+        parents = {section.parent for section in self.sections}
+        found: set[int] = set()
+        todo = [0] if len(self.sections) > 2 else []
+        while todo:
+            around = todo.pop()
+            side = [index for index in inside if self.sections[index].parent == around and not self.sections[index].sets_up]
+            parted = [index for index in side if index in parents]
+            titles = [index for index in side if self.sections[index].level == 1]  # a document has one
+            found.update(titles if len(titles) > 1 else parted if len(parted) > 1 else ())
+            todo += parted
+        return Chapters(self, frozenset(found) if len(found) <= MOST_CHAPTERS else frozenset())
+
     def title(self, section: int) -> str:
         return " / ".join(self.sections[index].title for index in reversed(self.chain(section)) if self.sections[index].title)
+
+
+@dataclass(frozen=True)
+class Chapters:
+    """The parts of a file that say nothing of each other; what is in none of them is part 0, and speaks for all."""
+
+    tree: Tree
+    sections: frozenset[int]
+
+    @cached_property
+    def _parts(self) -> list[int]:
+        return [next((index for index in self.tree.chain(section) if index in self.sections), 0)
+                for section in range(len(self.tree.sections))]  # fmt: skip
+
+    def at(self, line: int) -> int:
+        """The part of a line; a heading belongs to what it opens."""
+        return self._parts[self.tree.at(line + 1)]
+
+    def runs(self) -> Iterator[tuple[int, int]]:
+        """From which line on the file is of which part, in order."""
+        return ((max(section.line, 1), part) for section, part in zip(self.tree.sections, self._parts))
+
+    def heard(self, part: int) -> set[int]:
+        """The parts whose text speaks for a part: itself and those around it."""
+        return {index for index in self.tree.chain(part) if index in self.sections} | {0}
 
 
 @dataclass
@@ -152,6 +197,8 @@ class Rough(str):
 
 _COMMA = re.compile(r"(?<![\d.,])\d{1,4},\d{1,2}(?![\d,.])")
 _POINT = re.compile(r"(?<![\d.,])\d+\.\d{1,2}(?![\d,.])")
+_COMMA_CELL, _POINT_CELL = (re.compile(rf"[|>]\s*[~≈]?\d{{1,4}}[{mark}]\d{{1,2}}(?: ?[%x×]| [^\W\d][\w/]*)?\s*(?=[|<])")
+                            for mark in (",", "."))  # fmt: skip
 _THREE = re.compile(r"(?<![\d.,])\d{1,3}([.,])\d{3}(?![\d,.])")
 _OF_EACH = re.compile(
     r"(?<![\w/])[`\"]?(tps|wps|tgs|tok(?:en)?s?(?:/| per )s(?:ec(?:ond)?)?|throughputs?)[`\")]?"
@@ -188,12 +235,16 @@ class Outline:
         self.value_legends: dict[tuple[str, str], tuple[str, str]] = {}
         """(column, cell) -> the environment variable and value that the cell means."""
         self.rules: list[KnownFailure] = []
-        self.each: set[str] = set()
-        """Headings of rates that the text says are those of one device."""
+        self._each: list[tuple[int, str]] = []
+        """Section and heading of each rate that the text says is that of one device."""
         self._host = self._device = False
         self._searched = self._tables = self._commas = self._points = self._spaces = 0
         self._in_table = self._foreign = False
         self._threes: set[str] = set()
+        self._begun: list[int] = []
+        self._cells: list[list[str]] = []
+        """The line in which each table begins, and its rows as they are printed."""
+        self._by_comma: dict[int, bool] = {}
         self._cache: dict[tuple[int, int, str], Around] = {}
         self._lines: list[int] = []
 
@@ -201,11 +252,12 @@ class Outline:
     def of(cls, lines: Iterable[str]) -> Outline:
         """Of the lines of tables alone: how they write numbers."""
         outline = cls()
-        for line in lines:
+        for number, line in enumerate(lines, 1):
             if "|" in line or "<td" in line or line.count(";") > 2:
-                outline.rows_at(line.replace(";", " | "))
-            else:
+                outline.rows_at(line.replace(";", " | "), number)
+            elif line.strip():
                 outline.note_language(line)
+                outline._in_table = outline._in_table and ("<t" in line or "</t" in line)
         return outline
 
     def note_language(self, line: str) -> None:
@@ -219,13 +271,28 @@ class Outline:
         either = self._foreign and self._commas == self._points == 0 and len(self._threes) == 2
         return either or self._commas > 2 * self._points
 
-    def settled(self, columns: list[Column]) -> list[Column]:
-        """The columns of a table, where the text says that a rate is of one device."""
-        if not self.each or any(one.field == "tokens_per_s_per_process" for one in columns):
+    def comma_at(self, line: int) -> bool:
+        """The same of the table at a line, which may tell itself where a file has both."""
+        if not self._commas or not self._points:
+            return self.comma
+        table = bisect.bisect_right(self._begun, line) - 1
+        if table < 0:
+            return self.comma
+        if table not in self._by_comma:
+            text = "\n".join(self._cells[table])
+            commas, points = len(_COMMA_CELL.findall(text)), len(_POINT_CELL.findall(text))
+            self._by_comma[table] = commas > points if commas + points > 1 and commas != points else self.comma
+        return self._by_comma[table]
+
+    def settled(self, columns: list[Column], line: int) -> list[Column]:
+        """The columns of a table at a line, where the text says that a rate is of one device."""
+        chain = self.tree.chain(self.tree.at(line)) if self._each else []
+        of_each = {rate for section, rate in self._each if self.tree.bearer(section) in chain}
+        if not of_each or any(one.field == "tokens_per_s_per_process" for one in columns):
             return columns
         rates = {one: [_rate(part) for part in re.split(r"[()\[\]]", without_version(clean(one.heading)))]
                  for one in columns if one.field == "tokens_per_s"}  # fmt: skip
-        each = {one for one, said in rates.items() if not self.each.isdisjoint(said)}
+        each = {one for one, said in rates.items() if not of_each.isdisjoint(said)}
         return [replace(one, field="tokens_per_s_per_process") if one in each else one for one in columns]
 
     @property
@@ -258,7 +325,8 @@ class Outline:
         host, device = machine_cues(line)
         self._host, self._device = self._host or host, self._device or device
         if len(line) < LONGEST_SENTENCE and _ONE_DEVICE.search(line):
-            self.each.update(map(_rate, _OF_EACH.findall(in_english(line).replace("*", ""))))
+            said = map(_rate, _OF_EACH.findall(in_english(line).replace("*", "")))
+            self._each += [(len(self.tree.sections) - 1, rate) for rate in said]
         match = HEADING.match(line)
         if match:
             self.heading(number, len(match.group(1)), match.group(2))
@@ -270,8 +338,13 @@ class Outline:
             else:
                 self._state(number, content, heading=False)
 
-    def rows_at(self, line: str) -> None:
+    def rows_at(self, line: str, number: int | None = None, *, begins: bool = False) -> None:
         """A row or log line stands here, so this section and those around it are not mere overviews."""
+        if number is not None:
+            if begins or not self._in_table:
+                self._begun.append(number)
+                self._cells.append([])
+            self._cells[-1].append(line)
         self._commas += len(_COMMA.findall(line)) if "," in line else 0
         self._points += len(_POINT.findall(line))
         self._spaces += len(_SPACED.findall(line)) if self._spaces < MANY else 0

@@ -57,7 +57,7 @@ def row_record(
     columns: Sequence[Column], cells: Sequence[str], *, outline: Outline, where: Where
 ) -> tuple[Record | None, list[Problem]]:
     row = _OpenRow()
-    comma = outline.comma
+    comma = outline.comma_at(where.line)
     if outline.spaced:
         cells = [_THOUSANDS.sub("\u202f", raw) if column.kind in POSITIVE and _SPACED.match(raw) else raw
                  for column, raw in zip(columns, cells)]  # fmt: skip
