@@ -133,3 +133,30 @@ def test_a_setting_that_all_rows_print_otherwise(tmp_path: Path) -> None:
             "| 64 | 8192 | 4 | 500,000 |\n| 128 | 8192 | 4 | 960,000 |\n| 256 | 8192 | 4 | 1,800,000 |\n")  # fmt: skip
     assert not _found(tmp_path, text.format(8192))
     assert [(one.line, one.proposed) for one in _found(tmp_path, text.format(4096))] == [(3, "8192")]
+
+
+SIDE_BY_SIDE = """# Family
+
+|            | tern-3b | tern-8b | tern-34b |
+| ---        | ---     | ---     | ---      |
+| layers     | 28      | 32      | 48       |
+| hidden     | 3072    | 4096    | 8192     |
+| heads / KV | 24 / 8  | 32 / 8  | 64 / 8   |
+| FFN        | 8192    | 14336   | 22016    |
+| vocabulary | 128,256 | 128,256 | 32,000   |
+| parameters | 3.21B   | 8.03B   | 33.7B    |
+"""
+
+
+@pytest.mark.parametrize("was, now, line", [
+    ("| 32      | 48", "| 64      | 48", 5), ("| 4096 ", "| 8192 ", 6), ("14336", "28672", 8),
+])  # fmt: skip
+def test_shapes_side_by_side(tmp_path: Path, was: str, now: str, line: int) -> None:
+    assert not _found(tmp_path, SIDE_BY_SIDE)
+    assert line in [one.line for one in _found(tmp_path, SIDE_BY_SIDE.replace(was, now))]
+
+
+def test_a_sentence_that_has_another_shape_than_the_table(tmp_path: Path) -> None:
+    assert not _found(tmp_path, f"{SIDE_BY_SIDE}\ntern-8b has 32 layers and a vocabulary of 128256.\n")
+    found = _found(tmp_path, f"{SIDE_BY_SIDE}\ntern-8b has 32 layers and a vocabulary of 182256.\n")
+    assert [(one.line, one.proposed) for one in found] == [(12, "128256")]

@@ -35,6 +35,7 @@ from seatrial.notes.lint import (
     plausible,
     relations,
     repairs,
+    shapes,
     speeds,
     spent,
     status,
@@ -68,7 +69,7 @@ OF_COLUMNS: tuple[Rule, ...] = (relations.learn, repairs.check, together.check, 
                                 totals.check, levels.check, sums.check)  # fmt: skip
 """Those that ask of no row whether it is a run."""
 BESIDES: tuple[Rule, ...] = (lasted.check, told.check, claimed.check, denied_shape.check,
-                             denied.column_otherwise)
+                             denied.column_otherwise, shapes.check)
 """Those that speak of lines of which nothing else was said, in either kind of table."""
 
 

@@ -201,7 +201,7 @@ def _shape(file: str, number: int, line: str) -> Iterator[Finding]:
 
     meant = [("layers", n) for n in slipped(layers) if fits(n, hidden)]
     meant += [("hidden", n) for n in slipped(hidden) if n % 64 == 0 and fits(layers, n)]
-    meant.sort(key=lambda one: _far(name * scale, *(bounds(one[1], hidden, whole) if one[0] == "layers" else
+    meant.sort(key=lambda one: far(name * scale, *(bounds(one[1], hidden, whole) if one[0] == "layers" else
                                                    bounds(layers, one[1], whole))))
     printed = labels[0][0]
     letter = "B" if scale == 1e9 else "M"
@@ -214,7 +214,7 @@ def _shape(file: str, number: int, line: str) -> Iterator[Finding]:
     yield _finding(file, number, "label-vs-params", printed, str(one[1]) if one is not None else None, message)
 
 
-def _far(size: float, low: float, high: float) -> float:
+def far(size: float, low: float, high: float) -> float:
     return abs(math.log(size * size / (low * high)))
 
 
