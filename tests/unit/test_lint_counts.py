@@ -278,3 +278,18 @@ def test_a_part_of_one_node_is_where_scaling_starts(tmp_path: Path):
     for one, three, lines in ((4, 3, []), (3, 3, []), (4, 13, [9]), (4, 1, [9]), (16, 3, [7])):
         path.write_text(STRONG.format(one=one, three=three))
         assert [f.line for f in look_at([str(path)])[0] if f.level == "error"] == lines
+
+
+CELLS = "# Jobs\n\n" + "\n".join((
+    "| model | GPUs | layout | tok/s |", "|---|---|---|---|", "| 8B | 8 | dp8 | 73,294 |", "| 8B | 32 | dp8 cp4 | 287,106 |",
+    "| 13B | 32 | dp16 tp2 | 176,043 |", "| 13B | 64 | dp32 tp2 | 346,545 |", "| 70B | 64 | dp4 tp4 pp4 | 63,104 |",
+    "| 8x7B | 64 | dp16 pp4 ep8 | 295,759 |")) + "\n"  # fmt: skip
+
+
+def test_axes_in_one_cell_are_all_that_there_are(tmp_path):
+    from seatrial.notes import lint
+
+    note = tmp_path / "note.md"
+    for text, lines in ((CELLS, []), (CELLS.replace("dp32 tp2", "dp16 tp2"), [8]), (CELLS.replace("dp8 |", "dp4 |"), [5])):
+        note.write_text(text, encoding="utf-8")
+        assert [f.line for f in lint.look_at([str(note)])[0] if f.level == "error"] == lines

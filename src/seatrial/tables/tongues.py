@@ -122,6 +122,7 @@ time: 時間, 时间, 耗时
 step: ステップ, 步, 反復, 反复, イテレーション, 迭代
 efficiency: 並列化効率, 並列効率, 効率, 扩展效率, 并行效率, 效率
 speedup: 加速比, 高速化率, 速度向上率
+GPU hours: GPU 小时, GPU小时, GPU卡时, 卡时, 卡小时, GPU時間, GPU 時間, GPU 시간, GPU시간
 hours: 小时
 days: 日数, 天数
 cost: 費用, 费用, 成本, コスト

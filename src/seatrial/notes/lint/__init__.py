@@ -18,12 +18,16 @@ from seatrial.notes.collecting import no_collecting
 from seatrial.notes.lint import (
     changes,
     chapters,
+    claimed,
+    denied,
+    denied_shape,
     derived,
     described,
     digits,
     duplicates,
     experts,
     formulas,
+    lasted,
     layout,
     levels,
     meshes,
@@ -32,6 +36,7 @@ from seatrial.notes.lint import (
     plausible,
     relations,
     repairs,
+    shapes,
     speeds,
     spent,
     status,
@@ -39,6 +44,7 @@ from seatrial.notes.lint import (
     tablewide,
     throughput,
     together,
+    told,
     totals,
     trends,
 )
@@ -64,6 +70,9 @@ RULES: tuple[Rule, ...] = (
 OF_COLUMNS: tuple[Rule, ...] = (relations.learn, repairs.check, together.check, changes.check, phases.check,
                                 totals.check, levels.check, sums.check)  # fmt: skip
 """Those that ask of no row whether it is a run."""
+BESIDES: tuple[Rule, ...] = (lasted.check, told.check, claimed.check, denied_shape.check,
+                             denied.column_otherwise, shapes.check)
+"""Those that speak of lines of which nothing else was said, in either kind of table."""
 
 
 def lint(
@@ -99,7 +108,7 @@ def _look(
     found = [f for f in found if f.code != "label-vs-params" or (f.file, f.line) not in sides] + mended
     for rule in RULES:
         found += rule(sheet)
-    found += _left(problems, sheet)
+    found += _besides(sheet, found) + _left(problems, sheet)
     found += trends.check(sheet, {(f.file, f.line) for f in found if f.level != "info"})
     found = [_at_its_cell(finding, sheet) for finding in _once(tablewide.temper(found, sheet))]
     found = [replace(one, file=names[one.file]) if one.file in names else one for one in found]
@@ -117,11 +126,17 @@ def _left(problems: Iterable[Problem], sheet: Sheet) -> list[Finding]:
         rows += [replace(record, source_file=problem.file) for record in reversed(figures.values())]
     side = Sheet.of(rows, sheet.prose if rows else {})
     found = [finding for rule in OF_COLUMNS for finding in rule(side)]
+    found += _besides(side, found)
     wrong = {key: {(f.file, f.line) for f in found} & {(key[0], row.record.source_line) for row in mates}
              for key, mates in side.tables.items()}  # fmt: skip
     # Where many rows are off they are of different kinds.
     many = {where for key, mates in side.tables.items() if len(wrong[key]) > max(1, len(mates) // 4) for where in wrong[key]}
     return [finding for finding in found if (finding.file, finding.line) not in many]
+
+
+def _besides(sheet: Sheet, found: Sequence[Finding]) -> list[Finding]:
+    told = {(finding.file, finding.line) for finding in found if finding.level != "info"}
+    return [finding for rule in BESIDES for finding in rule(sheet) if (finding.file, finding.line) not in told]
 
 
 _QUANTITY = re.compile(r"/s\b|FLOPS?\b|\((?:[KMGT]i?B|k?W|[MG]Hz|%|ms|s|\$)\)", re.IGNORECASE)

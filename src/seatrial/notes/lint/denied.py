@@ -9,7 +9,9 @@ from seatrial.columns import COLUMNS
 from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.relations import ENOUGH_ROWS, RELATIONS, SMALL, UNSAID, key_of, term
 from seatrial.notes.lint.row import Row
+from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.lint.usual import mode, round_number
+from seatrial.tables.tongues import in_english
 
 _FROM_TEXT = ("gbs", "seq", "mbs", "tp")
 _MAY_DENY = {relation: names for relation in RELATIONS if relation.exact and (names := tuple(
@@ -134,3 +136,39 @@ def _attends(mates: list[Row], was: int, seq: int) -> bool:
         return False
     more = statistics.median(here) - statistics.median(there)
     return abs(more) > SMALL and (more > 0) == (seq > was)
+
+
+_IN_ROWS = ("seq", "gbs", "mbs", "tp", "pp", "layers", "hidden")
+_NOT_OF_ALL = re.compile(r"\b(?:except|unless|otherwise|other than|but|until|then|later|first|last|from .{1,20} on|up to|"
+                         r"each|per|"
+                         r"starts?|ramp\w*|here|row|rows|some|marked|old|was|were)\b|->|→|\*", re.IGNORECASE)  # fmt: skip
+
+
+def column_otherwise(sheet: Sheet) -> list[Finding]:
+    """A setting of the sentence right above a table whose rows print another, all the same one."""
+    found: dict[tuple[str, int, str], Finding] = {}
+    for mates in sheet.tables.values():
+        rows = [row for row in mates if row.tabular]
+        if len(rows) < ENOUGH_ROWS or rows[0].record.table is None:
+            continue
+        text = sheet.prose.get(rows[0].record.source_file)
+        for name in _IN_ROWS if text is not None else ():
+            value = getattr(rows[0].record, name) if rows[0].states(name) else None
+            said = text.hints.nearest(rows[0].record, name, surely=True) if text is not None and value is not None else None
+            if said is None or text is None or not isinstance(said[0], int) or said[0] == value:
+                continue
+            if any(getattr(row.record, name) != value or not row.states(name) for row in rows):
+                continue
+            if any(getattr(row.record, name) == said[0] for row in sheet.files[rows[0].record.source_file]):
+                continue  # it is of another table
+            line, top = text.lines[said[1] - 1], rows[0].record.source_line or 0
+            between = text.lines[said[1] : top - 1]
+            if _NOT_OF_ALL.search(in_english(line)) or any(one.startswith("#") for one in between):
+                continue
+            if sum(one.startswith("|") for one in between) > 2 or name in rows[0].reasons:
+                continue
+            message = f"line {said[1]} says {rows[0].column(name)} {said[0]}, and all {len(rows)} rows below have {value}"
+            found.setdefault((rows[0].record.source_file, said[1], name), Finding(
+                file=rows[0].record.source_file, line=said[1], code="header-vs-row", level="warning", message=message,
+                column=rows[0].column(name), printed=str(said[0]), proposed=str(value)))  # fmt: skip
+    return list(found.values())

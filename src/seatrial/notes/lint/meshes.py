@@ -1,4 +1,4 @@
-"""Meshes of devices in one cell, `32x2`: what their sides multiply to where most rows of the table have the devices so.
+"""Meshes of devices in one cell, `32x2` or `dp16 tp2`: what their sides multiply to where most rows of the table have the devices so.
 
     check(sheet)          findings on meshes that are not the devices of their row
 """
@@ -13,6 +13,10 @@ from seatrial.notes.lint.sheet import Sheet
 from seatrial.tables.headings import read_heading
 
 _MESH = re.compile(r"\(?\s*(\d{1,5})((?:\s*[x×*,]\s*\d{1,5}){1,4})\s*\)?")
+_AXIS = re.compile(r"(?:(?:d?dp|fsdp|tp|mp|pp|cp)\s?[=:]?\s?)(\d{1,5})(?!\d)", re.IGNORECASE)
+_EITHER = rf"(?:{_AXIS.pattern}|ep\s?[=:]?\s?\d{{1,5}})"
+_AXES = re.compile(rf"[(\[`]?{_EITHER}(?:[\s/,;·*×x+&_|-]*{_EITHER})*[)\]`]?", re.IGNORECASE)
+"""Where an axis that a row does not need is left out, and experts lie within the others."""
 FEWEST, MOST = 4, 0.75
 """Rows that prove what a column is, and which share of them."""
 
@@ -20,18 +24,21 @@ FEWEST, MOST = 4, 0.75
 def check(sheet: Sheet) -> list[Finding]:
     found: list[Finding] = []
     for mates in sheet.tables.values():
-        for heading in [name for name, cell in mates[0].record.printed.items() if _MESH.fullmatch(cell) and _unknown(name)]:
+        for heading in [name for name, cell in mates[0].record.printed.items() if _sides(cell) and _unknown(name)]:
             rows = [(row, cell, sides) for row in mates
                     if row.record.gpus and (sides := _sides(cell := row.record.printed.get(heading, "")))]  # fmt: skip
             odd = [each for each in rows if math.prod(each[2]) != each[0].record.gpus]
+            told = [row for row, _, _ in odd if row.reasons or row.product]  # by the layout itself
             if len(rows) - len(odd) >= max(FEWEST, MOST * len(rows)) and len({sides for _, _, sides in rows}) > 1:
                 known = {(row.record.gpus, sides) for row, _, sides in rows}
-                found += [_finding(row, heading, cell, sides, known) for row, cell, sides in odd]
+                found += [_finding(row, heading, cell, sides, known) for row, cell, sides in odd if row not in told]
     return found
 
 
 def _sides(cell: str) -> tuple[int, ...]:
-    return tuple(map(int, re.findall(r"\d+", cell))) if _MESH.fullmatch(cell) else ()
+    if _MESH.fullmatch(cell):
+        return tuple(map(int, re.findall(r"\d+", cell)))
+    return tuple(map(int, _AXIS.findall(cell))) if "p" in cell.casefold() and _AXES.fullmatch(cell.strip()) else ()
 
 
 def _unknown(heading: str) -> bool:
@@ -51,5 +58,5 @@ def _finding(
     only = new[0] if len(new) == 1 else meant[0] if len(meant) == 1 else None
     message = f"{heading} {cell}: {' x '.join(map(str, sides))} = {product}, and the row has {devices}"
     numbers = iter(map(str, only or ()))
-    proposed = re.sub(r"\d+", lambda _: next(numbers), cell) if only else None
+    proposed = re.sub(r"(?<!ep)(?<!\d)\d+", lambda _: next(numbers), cell) if only else None
     return row.find("world-size", "error", message, column=heading, printed=cell, proposed=proposed)

@@ -1,0 +1,253 @@
+"""How long a phase lasts, told in several columns at once: hours, tokens over their rate, steps times their time, GPU hours.
+
+    check(sheet)          findings on rows in which one of them does not belong to the others
+
+    | phase | GPUs | tokens | tokens/s  | days | GPU-hours | EUR    |
+    | main  |  256 |  2000B | 1,093,000 | 21.2 |   130,121 | 273,254|
+
+Each is a number of hours by what its words mean, so that nothing has to be learned: a plan of three rows of which two are wrong
+still tells which. Two of them count where another row of the table keeps to them, restarts and all.
+"""
+from __future__ import annotations
+
+import functools
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from seatrial.notes.lint import digits
+from seatrial.notes.lint.findings import Finding, Level
+from seatrial.notes.lint.headings import EXTRA, field_of
+from seatrial.notes.lint.row import Row
+from seatrial.notes.lint.sheet import Sheet
+from seatrial.notes.lint.totals import is_aggregate
+from seatrial.notes.lint.usual import round_number
+from seatrial.tables.headings import NUMBER, clean, decimal, normal
+from seatrial.tables.tongues import in_english
+
+FEWEST, MOST_ROWS = 2, 40
+CLOSE, OFF, MOST = 0.012, 0.077, 0.06
+"""Beyond the digits: within which two ways to tell the hours agree, and from where on they do not; and the most that digits may
+leave open."""
+OVERHEAD = 0.25
+"""By how much hours on the clock may exceed those of the steps, where rows agree on it."""
+COUNTS = ("gpus", "nodes")
+"""What nobody has 513 of."""
+CLEAR = ("the point moved", "two digits exchanged", "a digit too many", "a digit lost")
+_BEFORE = r"(?:(?:wall|run|training|train|total|net|est|estimated|elapsed|job|duration) ?(?:clock|time)? ?)?(?:time )?(?:in )?"
+_TIMES = {re.compile(rf"{_BEFORE}(?:hours?|hrs?|h)(?: net| total| wall)?"): 1.0,
+          re.compile(rf"{_BEFORE}(?:days?|d)(?: net| total| wall)?"): 24.0}  # fmt: skip
+_OF_DEVICE = r"(?:gpu|device|card|tpu|npu|hpu|chip|gcd|accelerator|[ahvb]\d{2,3}|mi\d+x?)s?"
+_SPENT = {re.compile(rf"(?:total )?{_OF_DEVICE} ?(?:hours?|hrs?|h)|(?:hours?|ore|h) (?:de )?{_OF_DEVICE}"): "world",
+          re.compile(r"(?:total )?node ?(?:hours?|hrs?|h)"): "nodes"}  # fmt: skip
+_TOKENS = re.compile(r"(?:(?:total|training|train|seen|trained) )?(?:tokens?|toks?)(?: seen| trained| total)?(?: in)?"
+                     r"(?: ([bmtgk]|billions?|millions?|trillions?))?|"
+                     r"([bmtg]) ?tokens?|gtok(en)?s?")  # fmt: skip
+_ENERGY = {re.compile(r"(?:energy |total )?kwh"): ("energy", 1.0), re.compile(r"(?:energy |total )?mwh"): ("energy", 1e3),
+           re.compile(r"(?:power |draw )?kw"): ("power", 1.0), re.compile(r"(?:power |draw )?w"): ("power", 1e-3)}  # fmt: skip
+_MONEY = re.compile(r"\b(?:costs?|usd|eur|kosten|cout|coste|custo|dollars?|euros?|chf)\b|[$€£]")
+_A_PRICE = re.compile(rf"(?<![\w.,])(?:[$€£]\s?({NUMBER.pattern})|({NUMBER.pattern})\s?"
+                      r"(?:[$€£]|EUR|USD|CHF|euros?|dollars?))\s?"
+                      r"(?:/|per |an? |pro |par |por |je |l[’'])\s?"
+                      r"(?:(kWh)|(?:[\w-]+[ -]?)?(?:h\b|hour|hr\b|Stunde|heure|hora))",
+                      re.IGNORECASE)  # fmt: skip
+_AN_AMOUNT = re.compile(r"[$€£]\s?\d|\d\s?(?:[$€£]|EUR|USD|CHF|euros?\b|dollars?\b)", re.IGNORECASE)
+_SCALES = {"k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
+
+
+@dataclass(frozen=True)
+class _Way:
+    """One way to tell the hours of a row, as logarithms."""
+
+    name: str
+    hours: float
+    open_: float
+    cells: tuple[tuple[str, int], ...]
+    """The cells that it is worked out from, and the power of each."""
+
+
+def check(sheet: Sheet) -> list[Finding]:
+    found: list[Finding] = []
+    for mates in sheet.tables.values():
+        if FEWEST <= len(mates) <= MOST_ROWS and mates[0].tabular:
+            columns = _columns(tuple(mates[0].record.printed))
+            if len(columns) > 1 or columns and _of_steps(mates[0]):
+                found += _told([row for row in mates if not is_aggregate(row)], columns)
+    return found
+
+
+@functools.lru_cache(maxsize=4096)
+def _columns(headings: tuple[str, ...]) -> dict[str, tuple[str, float]]:
+    """Heading -> what it tells, and its unit: hours of the clock, of devices or of nodes, tokens."""
+    found: dict[str, tuple[str, float]] = {}
+    for heading in headings:
+        words = normal(in_english(clean(heading), surely=True)).strip()
+        hours = next((unit for pattern, unit in _TIMES.items() if pattern.fullmatch(words)), None)
+        of = next((of for pattern, of in _SPENT.items() if pattern.fullmatch(words)), None)
+        tokens = _TOKENS.fullmatch(words)
+        energy = next((one for pattern, one in _ENERGY.items() if pattern.fullmatch(words)), None)
+        if hours is not None:
+            found[heading] = "hours", hours
+        elif of is not None:
+            found[heading] = of, 1.0
+        elif energy is not None:
+            found[heading] = energy
+        elif _MONEY.search(f"{words} {heading}") and not re.search(r"\bper\b|/", f"{words} {heading}"):
+            found[heading] = "money", 1.0
+        elif tokens is not None and field_of(heading) in ("", "iteration"):
+            unit = next(filter(None, (tokens[1], tokens[2])), "g" if words.startswith("gtok") else "")
+            found[heading] = "tokens", _SCALES.get(unit[:1], 1.0)
+    kinds = [kind for kind, _ in found.values()]
+    return {heading: one for heading, one in found.items() if kinds.count(one[0]) == 1}
+
+
+def _of_steps(row: Row) -> bool:
+    return bool(row.record.iteration and row.record.sec_per_it)
+
+
+def _figure(row: Row, heading: str) -> tuple[float, float] | None:
+    """A figure as it is printed, and what its digits leave open."""
+    cell = row.record.printed.get(heading, "")
+    value, shown = digits.alone(cell), digits.plain(cell)
+    if not value or value <= 0 or not shown or not float(shown):
+        return None
+    # What was chosen is exact: 2T tokens.
+    chosen = "." not in shown
+    return value, 0.0 if chosen and float(shown) >= 100 else 0.5 * 10.0 ** -digits.places(cell) / float(shown)
+
+
+def _ways(row: Row, columns: dict[str, tuple[str, float]]) -> list[_Way]:
+    found: list[_Way] = []
+    named = {kind: heading for heading, (kind, _) in columns.items()}
+    prices = _prices(row.sheet.text(row).lines) if "money" in named else {}
+    for heading, (kind, unit) in columns.items():
+        figure = _figure(row, heading)
+        if figure is None:
+            continue
+        value, open_ = math.log(figure[0] * unit), figure[1]
+        own = (EXTRA + heading, 1)
+        if kind == "hours":
+            found.append(_Way(heading, value, open_, (own,)))
+        elif kind in ("world", "nodes"):
+            many = row.world if kind == "world" else row.get("nodes")
+            name = ("nodes" if row.record.gpus is None and row.record.nodes else "gpus") if kind == "world" else "nodes"
+            if many and many > 1 and row.shows(name):
+                found.append(_Way(heading, value - math.log(many), open_, (own, (name, -1))))
+        elif kind == "energy" and (power := _figure(row, named.get("power", ""))) is not None:
+            hours = value - math.log(power[0] * columns[named["power"]][1])
+            found.append(_Way(heading, hours, open_ + power[1], (own, (EXTRA + named["power"], -1))))
+        elif kind == "money":
+            power, price = _figure(row, named.get("power", "")), prices.get("kwh")
+            if price and power is not None:
+                hours = value - math.log(price * power[0] * columns[named["power"]][1])
+                found.append(_Way(heading, hours, open_ + power[1], (own,)))
+            elif (price := prices.get("hour")) and row.world and row.shows("gpus") and _of_one_device(row):
+                found.append(_Way(heading, value - math.log(price * row.world), open_, (own,)))
+        elif kind == "tokens" and (rate := _rate(row)) is not None:
+            # 2T tokens were chosen.
+            open_ = 0.0 if open_ > 0.02 else open_ + rate[1]
+            found.append(_Way(heading, value - rate[0] - math.log(3600), open_, (own, *rate[2])))
+    if _of_steps(row) and row.shows("iteration") and row.shows("sec_per_it") and row.record.time_unit != "it/s":
+        each = row.printed("sec_per_it")
+        if each is not None and row.record.iteration and each.value > 0:
+            hours = math.log(row.record.iteration * each.value / 3600)
+            found.append(_Way("steps", hours, each.slack, (("iteration", 1), ("sec_per_it", 1))))
+    return found
+
+
+def _of_one_device(row: Row) -> bool:
+    return all(mate.record.machine == row.record.machine for mate in row.mates[:MOST_ROWS])
+
+
+@functools.lru_cache(maxsize=64)
+def _prices(lines: tuple[str, ...]) -> dict[str, float]:
+    """The one price of a device's hour, and of a kWh, that a text gives."""
+    found: dict[str, set[float]] = {}
+    for line in lines:
+        for match in _A_PRICE.finditer(line) if len(line) <= 2000 and len(_AN_AMOUNT.findall(line)) == 1 else ():
+            found.setdefault("kwh" if match[3] else "hour", set()).add(float(decimal(match[1] or match[2])))
+    return {unit: prices.pop() for unit, prices in found.items() if len(prices) == 1 and min(prices) > 0}
+
+
+def _rate(row: Row) -> tuple[float, float, tuple[tuple[str, int], ...]] | None:
+    """Tokens a second of all devices, as a logarithm, with what it is worked out from."""
+    figure = row.printed("tokens_per_s") if row.shows("tokens_per_s") else None
+    if figure is not None and figure.value > 0:
+        return math.log(figure.value), figure.slack, (("tokens_per_s", -1),)
+    each = row.printed("tokens_per_s_per_process") if row.shows("tokens_per_s_per_process") else None
+    if each is not None and each.value > 0 and row.world and row.world > 1:
+        return math.log(each.value * row.world), each.slack, (("tokens_per_s_per_process", -1),)
+    return None
+
+
+def _told(rows: list[Row], columns: dict[str, tuple[str, float]]) -> Iterator[Finding]:
+    ways = {row: {way.name: way for way in made} for row in rows if len(made := _ways(row, columns)) > 1}
+    names = list(dict.fromkeys(name for its in ways.values() for name in its))
+    law: dict[tuple[str, str], tuple[float, int]] = {}
+    for at, one in enumerate(names):
+        for other in names[at + 1 :]:
+            offs = [(its[one].hours - its[other].hours, its[one].open_ + its[other].open_) for its in ways.values()
+                    if one in its and other in its]  # fmt: skip
+            offs = [each for each in offs if each[1] <= MOST]
+            constant = max([0.0, *(off for off, _ in offs)], key=lambda off: (_kept(offs, off), -abs(off)))
+            kept, overhead = _kept(offs, constant), abs(constant) > CLOSE
+            most = len(offs) // 2 + 1 if overhead else max(1, (len(offs) + 1) // 2)
+            if kept >= max(2 if overhead else 1, most) and abs(constant) <= OVERHEAD:
+                law[one, other] = constant, kept
+    for row, its in ways.items():
+        offs_of = {(one, other): (abs(its[one].hours - its[other].hours - constant), its[one].open_ + its[other].open_)
+                   for (one, other), (constant, _) in law.items() if one in its and other in its}  # fmt: skip
+        broken = [pair for pair, (off, may) in offs_of.items() if off > OFF + may]
+        fine = {name for pair, (off, may) in offs_of.items() if off <= 2 * CLOSE + may for name in pair}
+        if broken and not row.settled and not row.reasons:
+            yield _finding(row, its, law, broken, fine)
+
+
+def _kept(offs: list[tuple[float, float]], constant: float) -> int:
+    return sum(abs(off - constant) <= may + CLOSE for off, may in offs)
+
+
+def _finding(row: Row, ways: dict[str, _Way], law: dict[tuple[str, str], tuple[float, int]],
+             broken: list[tuple[str, str]], fine: set[str]) -> Finding:  # fmt: skip
+    """Which cell it is: one that is part of no pair that agrees, and that a slip of the hand explains."""
+    sound = {cell for name in fine for cell, _ in ways[name].cells}
+    meant: dict[str, tuple[str, str]] = {}
+    for one, other in broken:
+        off = ways[one].hours - ways[other].hours - law[one, other][0]
+        for name, more in ((one, off), (other, -off)):
+            for cell, power in ways[name].cells if name not in fine else ():
+                made = _mended(row.cell(cell), math.exp(-more * power), whole=cell in COUNTS) if cell not in sound else None
+                if made is not None and not meant.get(cell, ("", ""))[1]:
+                    meant[cell] = made
+    clear = {cell: made for cell, made in meant.items() if made[1]}
+    chosen = clear if len(clear) == 1 else meant if len(meant) == 1 else {}
+    one, other = broken[0]
+    kept = max(law[pair][1] for pair in broken)
+    level: Level = "error" if kept > 1 or fine else "warning"
+    said = f"the row lasts {_hours(ways[one])} and {_hours(ways[other])}, which agree in {kept} other rows"
+    cell = next(iter(chosen), ways[one].cells[0][0])
+    column, printed = row.column(cell), row.cell(cell)
+    if not chosen:
+        options = " or ".join(f"{row.column(name)} {text}" for name, (text, _) in meant.items())
+        return row.find("aggregate", level, f"{said}: {options}", column=column, printed=printed)
+    text, how = chosen[cell]
+    message = f"{column} {printed} -> {text}{how}: {said}"
+    return row.find("aggregate", level, message, column=column, printed=printed, proposed=text)
+
+
+def _mended(cell: str, factor: float, *, whole: bool) -> tuple[str, str] | None:
+    """The cell with another value, and which slip of the hand explains it; none where nobody has so many."""
+    shown = digits.plain(cell)
+    value = float(shown) * factor if shown else 0.0
+    if value <= 0 or whole and (not round_number(round(value)) or abs(value - round(value)) > CLOSE * value):
+        return None
+    slip = digits.slip(shown, (value * (1 - CLOSE), value * (1 + CLOSE)))
+    typed = slip if slip is not None and slip.how in CLEAR else None
+    text = f"{value if typed is None else typed.value:,.{digits.places(cell)}f}"
+    text = text if re.search(r"\d,\d{3}", cell) else text.replace(",", "")
+    return text, "" if typed is None else f" ({typed.how})"
+
+
+def _hours(way: _Way) -> str:
+    return f"{math.exp(way.hours):.4g} h by {way.name}"
