@@ -23,6 +23,7 @@ from seatrial.notes.lint import (
     duplicates,
     experts,
     formulas,
+    grown,
     layout,
     levels,
     meshes,
@@ -88,6 +89,8 @@ def _look(
     layout.fill_axes(sheet)
     layout.count_processes(sheet)
     layout.fill_batch(sheet)
+    layout.fill_devices(sheet)
+    grown.fill(sheet)
     model_size.fill_gates(sheet)
     model_size.fill_shapes(sheet)
     mended = model_size.mend_text(sheet)
