@@ -59,7 +59,7 @@ def report(row: Row, broken: list[Broken], repairs: list[Repair]) -> list[Findin
         level = "warning"  # it may be the one that accumulates
     row.settled = level != "info"
     # Two figures of another row, which agree with all else there, say more than a digit that is another one.
-    if level == "error" and best is not None and "one digit" in best.why and (found := _pasted(row, broken, whole=True)):
+    if level == "error" and best is not None and " digit" in best.why and (found := _pasted(row, broken, whole=True)):
         return [found]
     if best is not None and known:
         code = best.code or _code(best.name, broken)
