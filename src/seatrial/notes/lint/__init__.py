@@ -28,6 +28,7 @@ from seatrial.notes.lint import (
     levels,
     meshes,
     model_size,
+    of_nodes,
     phases,
     plausible,
     relations,
@@ -86,6 +87,7 @@ def _look(
     sheet = Sheet.of(records, {name: Prose.of(text) for name, text in (prose or {}).items()})
     problems = list(problems)
     found = status.check_reading(sheet, problems) + described.check(sheet, problems)
+    of_nodes.fill(sheet)
     layout.fill_axes(sheet)
     layout.count_processes(sheet)
     layout.fill_batch(sheet)
