@@ -351,7 +351,10 @@ def _is_peak_memory(heading: str, named: set[str]) -> bool:
         and not {"mem_value", "machine"} & named
 
 
+_BYTES = frozenset("kb mb gb tb kib mib gib tib".split())
 _OF_A_DEVICE = {"bs", "bsz", "batch size", "batch"}
+_OF_EACH_DEVICE = frozenset(f"per {device}" for device in EACH)
+_BYTES_A_SECOND = re.compile(r"[kmgt]i?b per s")
 
 
 def settle(columns: list[Column]) -> list[Column]:
@@ -362,6 +365,9 @@ def settle(columns: list[Column]) -> list[Column]:
 @lru_cache(maxsize=1024)
 def _settled(given: tuple[Column, ...]) -> list[Column]:
     columns = [*given]
+    if any(_BYTES_A_SECOND.fullmatch(normal(column.heading)) for column in columns):
+        # Bytes beside bytes a second are those that were written or sent, and not what a device holds.
+        columns = [Column(heading=one.heading) if normal(one.heading) in _BYTES else one for one in columns]
     letters = in_letters([column.heading for column in columns])
     columns = [Column(heading=one.heading, field=letters[one.heading], kind="count") if one.heading in letters else one
                for one in columns]  # fmt: skip
@@ -369,7 +375,8 @@ def _settled(given: tuple[Column, ...]) -> list[Column]:
     if "mbs" not in named and any(accumulates(column.heading) for column in columns):
         # `bs | GA`: the batch that is accumulated is a device's.
         columns = [Column(heading=one.heading, field="mbs", kind="count") if one.field == "gbs"
-                   and normal(one.heading) in _OF_A_DEVICE else one for one in columns]  # fmt: skip
+                   and normal(in_english(one.heading)) in _OF_A_DEVICE or normal(one.heading) in _OF_EACH_DEVICE else one
+                   for one in columns]  # fmt: skip
         named = {column.field for column in columns}
     for at, column in enumerate(columns):
         field, kind, beside = _IN_COMPANY.get(normal(column.heading), ("", "word", frozenset()))

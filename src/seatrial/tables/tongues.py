@@ -29,6 +29,7 @@ memory: memoire, memoria, speicher, speicherbedarf, speicherverbrauch, pamiec, �
 memory: pamet, pamieci, pameti, minne
 tokens: jetons, jeton, fichas, tokeny, tokenow, токены, токенов, tokenu
 samples: echantillons, muestras, beispiele, proben, campioni, amostras, probki, примеров, образцов
+samples: ejemplos, exemplos, exemples, esempi, voorbeelden, przyklady, przykladow
 layers: couches, capas, schichten, strati, camadas, lagen, warstwy, warstw, слои, слоев, слоя, vrstvy, vrstev
 heads: tetes, cabezas, koepfe, kopfe, cabecas, teste, glowice, glowic, голов, головы
 model: modele, modelo, modell, modello, модель, modelu, модели
@@ -46,6 +47,7 @@ batch size: batchgroesse, batchgrosse, stapelgroesse, stapelgrosse, losgrosse, l
 micro batch size: микробатч, микробатча, mikrobatch, microlot, microlote, microbatch, mikrobatchgrosse, mikrobatchgroesse
 global batch size: globalbatch, globalbatchgrosse, globalbatchgroesse, gesamtbatch, gesamtbatchgrosse, gesamtbatchgroesse
 global: globale, globaler, globales, globalen, глобальныи, globalny, globalna, globalne, globalni, глобальная, глобального
+effective: efectivo, efectiva, effectif, effettivo, effektiv, effektive, effektiver, efetivo, эффективныи, effectief
 sequence: secuencia, sequenz, sequenza, sequencia, sekwencji, sekwencja, последовательности, sekvence, sekvens, sequentie
 sequences: secuencias, sequenzen, sekwencje
 context: contexto, contexte, kontext, contesto, kontekst

@@ -28,10 +28,12 @@ from seatrial.notes.lint import (
     experts,
     formulas,
     lasted,
+    grown,
     layout,
     levels,
     meshes,
     model_size,
+    of_nodes,
     phases,
     plausible,
     relations,
@@ -98,9 +100,12 @@ def _look(
     records, problems, said, names = chapters.apart(records, problems, said)
     sheet = Sheet.of(records, said, names)
     found = status.check_reading(sheet, problems) + described.check(sheet, problems)
+    of_nodes.fill(sheet)
     layout.fill_axes(sheet)
     layout.count_processes(sheet)
     layout.fill_batch(sheet)
+    layout.fill_devices(sheet)
+    grown.fill(sheet)
     model_size.fill_gates(sheet)
     model_size.fill_shapes(sheet)
     mended = model_size.mend_text(sheet)
@@ -162,8 +167,11 @@ def _once(found: list[Finding]) -> list[Finding]:
 
 
 def _at_its_cell(finding: Finding, sheet: Sheet) -> Finding:
-    """In a table that is turned round all runs begin in one line: a finding names the line of its field instead."""
+    """In a table that is turned round all runs begin in one line: a finding names the line of its field instead; and the
+    heading and the cell as they stand there, where a cell holds two figures or the text says what a column is of."""
     text = sheet.prose.get(finding.file)
+    if finding.line and finding.column and finding.column.endswith(")") and text is not None:
+        finding = _as_it_stands(finding, text.lines)
     if finding.line is None or not finding.column or text is None or (finding.file, finding.line) not in sheet.turned:
         return finding
     for number, line in enumerate(text.lines[finding.line - 1 :], finding.line):
@@ -172,6 +180,22 @@ def _at_its_cell(finding: Finding, sheet: Sheet) -> Finding:
         if line.strip().strip("|").split("|")[0].strip() == finding.column:
             return replace(finding, line=number)
     return finding
+
+
+def _as_it_stands(finding: Finding, lines: tuple[str, ...]) -> Finding:
+    at = (finding.line or 1) - 1
+    while at > 0 and lines[at - 1].lstrip().startswith("|"):
+        at -= 1
+    heads, cells = ([cell.strip() for cell in lines[place].strip().strip("|").split("|")]
+                    for place in (at, (finding.line or 1) - 1))  # fmt: skip
+    heading, _, mark = (finding.column or "").rpartition(" (")
+    if heading not in heads or finding.column in heads or len(heads) != len(cells):
+        return finding
+    cell, printed, proposed = cells[heads.index(heading)], finding.printed, finding.proposed
+    if mark in ("before)", "after)") and printed and cell != printed and printed in cell:
+        was, now = (cell.partition if mark == "before)" else cell.rpartition)(printed)[::2]
+        printed, proposed = cell, proposed and f"{was}{proposed}{now}"
+    return replace(finding, column=heading, printed=printed, proposed=proposed)
 
 
 def look_at(paths: Iterable[str], *, format: str | Path | None = None) -> tuple[list[Finding], Sheet]:

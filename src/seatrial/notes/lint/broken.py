@@ -21,6 +21,7 @@ from seatrial.notes.lint.relations import (
     key_of,
     off_by,
     relations_of,
+    residue,
     rule_of,
     scatters,
     slack,
@@ -62,6 +63,8 @@ def _judge(row: Row) -> tuple[list[Broken], list[Kept]]:
         elif abs(off) > may + (CLOSELY if relation.exact and rule.support >= 4 else 0.004) and not _of_nodes(row, relation):
             if abs(off) <= slack(row, relation) + LITTLE and rule.misses.rows <= FEW and scatters(row):
                 continue  # that a few rows keep to it closely is chance where the others of the table do not
+            if _of_another_text(row, relation, rule):
+                continue
             if not _unstated(row, relation, off):
                 broken.append((relation, rule, off))
             elif row.record.gpus or math.prod(getattr(row.record, axis) or 1 for axis in AXES) <= (row.counted or math.inf):
@@ -70,6 +73,14 @@ def _judge(row: Row) -> tuple[list[Broken], list[Kept]]:
         broken.clear()
     broken += unsaid
     return ([] if broken and _on_more_devices(row, broken, kept) else broken), kept
+
+
+def _of_another_text(row: Row, relation: Relation, rule: Rule) -> bool:
+    """Whether the batch that a relation needs is one of the text, and no row of the table keeps to it: then it is another's."""
+    if "gbs" not in row.record.inferred or ("gbs", -1) not in relation.terms or row.composed or not relation.exact:
+        return False
+    others = [mate for mate in row.around if mate is not row and residue(mate, relation) is not None]
+    return bool(others) and not any(_keeps(mate, relation, rule) for mate in others)
 
 
 def _part_of_a_node(relation: Relation, _: Rule, off: float) -> bool:

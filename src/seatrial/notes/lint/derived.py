@@ -35,6 +35,8 @@ HABITS = tuple(
     Habit(divisor, each, cut) for cut in (False, True) for divisor in (1000.0, 1024.0) for each in ("processes", "nodes")
 )
 USUAL = HABITS[:2]
+LITTLE, MANY = 0.025, 5
+"""From which difference on a rate is another one for certain where few rows, or scattered ones, tell; and how many are many."""
 RATES = ("samples_per_s", "tokens_per_s", "tokens_per_s_per_process")
 
 
@@ -171,10 +173,13 @@ def _rates(mates: list[Row], names: list[str]) -> Iterator[Finding]:
                 off[row] = _by_rate(row, name, seconds)
         if fitting < 2 or fitting < len(off):
             continue
+        # Where more rows than one miss it by a little, or few keep to it, what is little is a mean over other iterations.
+        nearly = sum(abs(math.log(shown.value / rate)) < GRAVE for shown, rate in off.values())
+        little = LITTLE if nearly > 1 or fitting < MANY else SMALL
         for row, (shown, rate) in off.items():
             ratio = math.log(shown.value / rate)
             shared = any(other is not row and abs(math.log(s.value / r) - ratio) < 0.006 for other, (s, r) in off.items())
-            odd = abs(ratio) > (GRAVE if scatters(row) else SMALL) and not shared and row.shows("gbs")
+            odd = abs(ratio) > (GRAVE if scatters(row) else little) and not shared and row.shows("gbs")
             if odd and not excepted(row, ratio):
                 message = f"the batch and the time give {rate:.5g} a second, printed {shown.value:g} ({math.expm1(ratio):+.1%})"
                 level: Level = "error" if abs(ratio) > 0.05 else "warning"

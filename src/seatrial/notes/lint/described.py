@@ -211,11 +211,13 @@ def _counted(file: str, lines: tuple[str, ...]) -> list[Finding]:
             parts = _parts(line)
             grouped = len(parts) > 1 and any("kv_heads" in read_sentence(part) for part in parts)
             for part in parts:
-                shape = _shape_of([part]) or (None if several or not _PARAMS.search(part) else _shape_of(block))
+                own = _shape_of([part])
+                shape = own or (None if several or not _PARAMS.search(part) else _shape_of(block))
                 if grouped and shape is not None and "kv_heads" not in read_sentence(part):
                     shape = replace(shape, shared=1.0)  # of models side by side, those share keys that are said to
                 if shape is not None:
-                    found += _too_many(file, number, part, shape, whole)
+                    places = [(number, part)] if own is not None else [*enumerate(block, start)]
+                    found += _too_many(file, number, part, shape, whole, places)
     return found
 
 
@@ -273,7 +275,10 @@ def _shape_of(lines: list[str]) -> _Shape | None:
                   width if each or width == one["hidden"] else 0)  # fmt: skip
 
 
-def _too_many(file: str, number: int, line: str, shape: _Shape, around: str) -> Iterator[Finding]:
+def _too_many(
+    file: str, number: int, line: str, shape: _Shape, around: str, places: list[tuple[int, str]]
+) -> Iterator[Finding]:
+    """`places`: the lines that describe the shape."""
     low, high = shape.bounds(_WIDEST if _GATED.search(around) else 8.7, _WIDER)
     high += 0 if shape.vocab else 2 * _LARGEST * shape.hidden
     sizes = list(_SIZE.finditer(line))
@@ -291,6 +296,12 @@ def _too_many(file: str, number: int, line: str, shape: _Shape, around: str) -> 
         meant, why = _meant(digits, low / scale, high / scale, [way / scale for way in shape.ways()])
         if not said and not (why and "." in digits):
             continue  # the name of what it was made from
+        if not why and (side := _side(shape, value, half, places)) is not None:
+            at, name, printed, right, how = side
+            message = f"{name} {printed} -> {right} ({how}): with it {shape.layers} layers have the {match[0]} parameters"
+            yield Finding(file=file, line=at, code="label-vs-params", level="error", message=message, column=name,
+                          printed=printed, proposed=right)  # fmt: skip
+            continue
         narrow = shape.bounds()
         if not meant and shape.vocab and narrow[1] < 1.03 * narrow[0]:
             meant = f"{shape.usual() / scale:.{decimals}f}"
@@ -299,6 +310,33 @@ def _too_many(file: str, number: int, line: str, shape: _Shape, around: str) -> 
         message = f"{match[0]} parameters, but {shape.layers} layers of {shape.hidden} are {span}{why}"
         yield Finding(file=file, line=number, code="label-vs-params", level="error", message=message, printed=match[0],
                       proposed=proposed)  # fmt: skip
+
+
+def _side(shape: _Shape, value: float, half: float, places: list[tuple[int, str]]) -> tuple[int, str, str, str, str] | None:
+    """The one side of a shape that a slip of the hand keeps from giving the parameters: its line, name, what is printed, what
+    is meant and which slip."""
+    found = {}
+    for name in ("layers", "hidden", "ffn"):
+        was = getattr(shape, name)
+        for one in slips(str(was), (1, 1e7)) if was else ():
+            typed = one.how in ("two digits exchanged", "a digit too many", "the point moved") and one.value == int(one.value)
+            if typed and (name == "layers" or one.value % _MULTIPLE == 0):
+                low, high = replace(shape, **{name: int(one.value)}).bounds()
+                if low * (1 - _COUNTED) - half <= value <= high * (1 + _COUNTED) + half:
+                    found[name, int(one.value)] = one.how
+    if len(found) != 1:
+        return None
+    ((name, right), how), was = next(iter(found.items())), ""
+    for at, text in places:
+        if read_sentence(text).get(name) == getattr(shape, name):
+            was = next((form for form in (f"{getattr(shape, name):,}", str(getattr(shape, name))) if form in text), "")
+            if was:
+                return at, name, was, f"{right:,}" if "," in was else str(right), how
+    return None
+
+
+_MULTIPLE = 64
+"""Of which widths are."""
 
 
 def _meant(digits: str, low: float, high: float, ways: list[float]) -> tuple[str, str]:

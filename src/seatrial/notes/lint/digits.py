@@ -90,7 +90,7 @@ class Steps:
 
 
 def as_printed(value: float, unit: float) -> str:
-    decimals = max(0, -_exponent(unit)) if math.isfinite(unit) else 0
+    decimals = max(0, -_exponent(unit * (1 + 1e-9))) if math.isfinite(unit) else 0
     return f"{value:.{decimals}f}"
 
 

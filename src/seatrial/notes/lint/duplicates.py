@@ -166,7 +166,7 @@ def _is_product(cell: str) -> bool:
 @lru_cache(maxsize=4096)
 def _may_set(headings: tuple[str, ...]) -> list[tuple[str, str]]:
     """The columns whose cells may say what else was set."""
-    kinds = {"notes": "notes", **dict.fromkeys(_FIGURES, "figure")}
+    kinds = {"notes": "notes", "env": "notes", **dict.fromkeys(_FIGURES, "figure")}
     found = [(heading, kinds.get(field_of(heading)) or ("extra" if is_extra(heading) else "")) for heading in headings]
     return [(heading, kind) for heading, kind in found if kind]
 
@@ -367,7 +367,8 @@ def _pasted(rows: list[Row]) -> list[Finding]:
             first = seen.setdefault(key, row)
             if first is row or (lead := row.printed(first_name)) is None or _same_but_names(first, row):
                 continue
-            if printed_configuration(first) == printed_configuration(row):
+            quoted = first.key != row.key and not _told_apart(first, row)
+            if quoted or printed_configuration(first) == printed_configuration(row):
                 continue
             there = [mate.get(first_name) for mate in (row.around if first.key == row.key else [*row.around, *first.around])]
             near = sum(abs(math.log(value / lead.value)) < 0.1 for value in there if value)
@@ -389,6 +390,19 @@ def _pasted(rows: list[Row]) -> list[Finding]:
             found.append(wrong.find("pasted-pair", level, message, name=first_name))
             break
     return found
+
+
+def _told_apart(a: Row, b: Row) -> bool:
+    """Whether two rows themselves say something else of what was run: one of another table that does not quotes the first."""
+    return any(one and two and one != two for one, two in ((_own(a, name), _own(b, name)) for name in _TELLING))
+
+
+_TELLING = ("nodes", "gpus", "seq", "size_label", "machine", *LAYOUT)
+
+
+def _own(row: Row, name: str) -> object:
+    record = row.record
+    return None if name in record.inferred or name in record.context and not row.shows(name) else getattr(record, name)
 
 
 def _apart(a: Row, b: Row) -> bool:

@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from seatrial.notes.lint.row import Row
 
 _BUT = re.compile(r"\b(?:except(?:ing)?|but|apart from|other than|excluding|save for|unless|otherwise|instead of|only)\b|"
+                  r"\d \([A-Za-z][\w.-]*(?: [\w.-]+)?: ?\d[\d,.]* ?[kK]?\)|"
                   r"\bsauf\b|\bau(?:ss|ß)er\b|\bexcepto\b|\bsalvo\b|\btranne\b|除|以外", re.IGNORECASE)  # fmt: skip
 WORDS = ("except", "but", "apart", "other", "excluding", "save for", "unless", "instead", "only", "sauf", "ausser", "salvo",
-         "tranne", "除", "以外")  # fmt: skip
+         "tranne", "除", "以外", " (")  # fmt: skip
 """Without one of these, in small letters, a text excepts nothing."""
 _NUMBER = re.compile(r"(?<![\w.,-])(\d{1,3}(?:,\d{3})+|\d+(?:\.\d+)?) ?([kKMBT])?(?![\d-])")
 _TIMES = {"k": 1024.0, "K": 1024.0, "M": 1e6, "B": 1e9, "T": 1e12}
@@ -71,4 +72,5 @@ def _names(row: Row) -> Iterator[str]:
         yield clean(cell)
         yield from re.findall(r"\d+(?:\.\d+)?[mbt]\b", cell.casefold())
         cells = [mate.record.printed.get(heading, "") for mate in row.around]
-        yield from (word for word in re.findall(r"[^\W\d_]{4,}", cell) if 4 * sum(word in one for one in cells) < len(cells))
+        often = {word: sum(word in one for one in cells) for word in re.findall(r"[^\W\d_]{4,}", cell)}
+        yield from (word for word, many in often.items() if many == 1 or 4 * many < len(cells))

@@ -220,6 +220,28 @@ def fill_batch(sheet: Sheet) -> None:
                     row.record = replace(row.record, gbs=gbs, mbs=batch, inferred=inferred)
 
 
+def fill_devices(sheet: Sheet) -> None:
+    """As many devices in every row of a table as batch, micro-batch and accumulation leave, where nobody counts them and the
+    rates of one prove it, or where they leave as many whatever the steps."""
+    for mates in sheet.tables.values():
+        rows = [row for row in mates if row.shows("gbs") and row.shows("mbs") and row.record.gbs and row.record.mbs][:500]
+        if len(rows) < FEWEST or any(row.record.gpus or row.record.nodes or row.record.dp or row.record.tp or row.record.pp
+                                     for row in mates):  # fmt: skip
+            continue
+        many, often = mode(Fraction(row.record.gbs, row.record.mbs * (row.beside("ga") or 1)) for row in rows)  # type: ignore[arg-type, operator]
+        proof = [(rate * row.record.sec_per_it / row.seq / row.record.gbs) for row in rows  # type: ignore[operator]
+                 if (rate := row.record.tokens_per_s_per_process) and row.record.sec_per_it and row.seq]  # fmt: skip
+        proven = sum(abs(share * many - 1) < NEARLY for share in proof) if isinstance(many, Fraction) else 0
+        steps = {(row.record.mbs, row.beside("ga")) for row in rows} if not proof and often == len(rows) else set()
+        told = len(steps) > 1 and all(ga for _, ga in steps) or proven >= max(2, ALIKE * len(proof))
+        if isinstance(many, Fraction) and many > 1 and many.denominator == 1 and often >= ALIKE * len(rows) and told:
+            for row in mates:
+                row.record = row.record.changed({"gpus": many.numerator, "inferred": (*row.record.inferred, "gpus")})
+
+
+NEARLY = 0.02
+
+
 def _vague(row: Row) -> bool:
     """A column called `batch` beside none of the micro-batch may be either."""
     heading = normal(row.columns.get("gbs", ""))

@@ -189,6 +189,8 @@ def _like(row: Row, name: str, figure: Printed) -> Printed:
 
 def _pointed(row: Row, name: str, text: str) -> float:
     """Above 0 when a point that moved leaves as many digits behind it as all other cells of the column have, and what is
-    printed does not; below 0 the other way round."""
+    printed does not; below 0 the other way round, and for a whole number that would get a zero which nobody typed."""
+    if row.cell(name).isdecimal() and text.startswith(row.cell(name)):
+        return 0.0 if all(mate.cell(name).endswith("0") for mate in row.around if mate is not row) else -POINTED
     places = {digits.places(cell) for mate in row.around if mate is not row and (cell := mate.cell(name))}
     return POINTED * ((digits.places(text) in places) - (digits.places(row.cell(name)) in places)) if len(places) == 1 else 0.0

@@ -465,7 +465,7 @@ def _rounds_to(row: Row, name: str, value: int, size: tuple[float, float]) -> bo
 
 def _agreeing(rows: list[Row], name: str, value: int) -> int:
     _put_side(rows, name, value)
-    readings = candidates(rows, ("sc21", "hardware")).readings
+    readings = candidates(rows, ("sc21", "hardware", "palm")).readings
     return max((sum(row_fits(row, reading) for row in rows) for reading in readings), default=0)
 
 

@@ -65,8 +65,8 @@ PATTERNS: dict[str, tuple[str, ...]] = {
     ),
     "vocab": (rf"\bvocab(?:ulary)?(?:[ _-](?:size|length))?{_IS}{_N}", rf"\bV\s?=\s?{_N}"),
     "gbs": (
-        rf"\b(?:(?:global|total|effective|overall)[ _-]?batch|batch[ _-]global)(?:[ _-]?size)?(?:\s*\((?=\d))?{_IS}{_N}"
-        rf"{_NO_TOKENS}",
+        rf"\b(?:(?:global|total|effective|overall)[ _-]?batch|batch[ _-](?:global|total|effective))(?:[ _-]?size)?"
+        rf"(?:\s*\((?=\d))?{_IS}{_N}{_NO_TOKENS}",
         rf"\bGBS{_IS}{_N}{_NO_TOKENS}",
         rf"\bbatch(?:es)? of {_N}{_NO_TOKENS}\s?(?:sequences|samples)\b",
     ),

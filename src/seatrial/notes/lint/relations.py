@@ -736,6 +736,8 @@ def _rule(offs: Offs, known: tuple[float, ...], most: float) -> Rule | None:
         exactly = sum(abs(off - value) <= may + EXACTLY for off, may in offs)
         if exactly >= 2 and exactly >= len(near) - sum(abs(off - value) <= WINDOW / 3 for off in near):
             return Rule(value, 0.0, exactly, _misses(offs, value))
+    if 0.0 in known and (rule := _by_definition(offs)) is not None:
+        return rule
     if (len(near) < ENOUGH_ROWS or len(near) < most * len(offs)) and not _beyond_chance(offs, middle):
         return _loosely(where, offs, known, open_) if most < UNSAID_MOST else None
     # Coarse digits tell the figure less well than fine ones do.
@@ -745,6 +747,18 @@ def _rule(offs: Offs, known: tuple[float, ...], most: float) -> Rule | None:
         constant = next((value for value in known if abs(value - constant) <= WINDOW / 2), constant)
     scatter = statistics.median(abs(off - constant) for off in near)
     return Rule(constant, scatter, len(near), _misses(offs, constant))
+
+
+def _by_definition(offs: Offs) -> Rule | None:
+    """Of a few rows two that keep to what is so by definition, as means do, where all others are far off: no accident."""
+    near = [off for off, may in offs if abs(off) <= min(may + EXACTLY, WINDOW / 3) + WINDOW / 3]
+    far = [off for off, may in offs if abs(off) > may + FAR_OFF]
+    if len(offs) > FEW_NEAR + 1 or len(near) < 2 or len(near) + len(far) < len(offs):
+        return None
+    return Rule(0.0, statistics.median(map(abs, near)), len(near), _misses(offs, 0.0))
+
+
+FAR_OFF = 0.08
 
 
 def _loosely(

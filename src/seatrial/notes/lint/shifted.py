@@ -45,6 +45,8 @@ def _moved_back(row: Row, cells: list[str]) -> list[Finding]:
     if not any(map(str.isdigit, "".join(cells[at] for at in figures))):
         return []  # nothing was measured, and a word that says so may stand in any of these columns
     stand = list(map(_stands, columns, cells))
+    if not all(stand):
+        stand = [stands or _usual(row, column.heading, cell) for column, cell, stands in zip(columns, cells, stand)]
     foreign = [] if all(stand) else [cell for cell, stands in zip(cells, stand) if not stands]
     wrong = len(foreign) + (not cells[-1] and _lost(row))
     gap = not all([cells[at].strip(_NONE) for at in figures])
@@ -117,6 +119,15 @@ def _outside(row: Row, ranges: dict[str, tuple[float, float]]) -> int:
     """How many figures are none of their column; what is not there is not counted."""
     values = ((getattr(row.record, name), *ends) for name, ends in ranges.items() if name not in row.record.inferred)
     return sum(not low <= value <= high for value, low, high in values if value)
+
+
+def _usual(row: Row, heading: str, cell: str) -> bool:
+    """Whether another row has such a cell in the column, `10 each` beside `5 each`: a way of writing, and none that strayed."""
+    others = (mate.record.printed.get(heading, "").strip() for mate in row.around if mate is not row)
+    return any(_DIGITS.sub("0", other) == _DIGITS.sub("0", cell) for other in others)
+
+
+_DIGITS = re.compile(r"\d+")
 
 
 def _exchanged(cells: list[str], moved: list[str]) -> list[int]:

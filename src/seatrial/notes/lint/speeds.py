@@ -61,8 +61,9 @@ def _counted(speeds: dict[Row, float], name: str) -> list[float]:
     return sorted([speed for row, speed in speeds.items() if name not in row.reasons])
 
 
-NEAR = 0.5
-"""From the middle of all rows, the row among them: nearer than this nothing is doubted."""
+NEAR, ASIDE = 0.5, 1.5
+"""From the middle of all rows, the row among them: nearer than this nothing is doubted; and how far beyond the speeds of the
+others a point that moved may lead."""
 
 
 class _Table:
@@ -186,6 +187,10 @@ def _explained(row: Row, name: str, figure: Printed, meant: float, low: float, h
         if what in ("of one process", "of a node", "of all"):
             return figure.like(figure.value * times), what
         return digits.as_printed(figure.shown(figure.value * times), unit * times), what
+    # A point that moved explains more than a digit does, of a row that may well be a little slower or faster than the others.
+    aside = [times for times, what in moved.items() if low / ASIDE <= figure.value * times <= high * ASIDE]
+    if len(aside) == 1 and "." in figure.like(figure.value):
+        return digits.as_printed(figure.shown(figure.value * aside[0]), unit * aside[0]), "the point moved"
     ends = figure.span(low, high)
     slip = digits.slip(figure.like(figure.value), ends) if ends[0] > 0 else None
     return (slip.text, slip.how) if slip is not None and slip.how in ("a digit too many", "a digit lost") else (None, "")

@@ -87,7 +87,7 @@ def state(row: Row) -> Iterator[Finding]:
     if record.state == "planned" or record.state == "measured" and not any(figure is not None for figure in _FIGURES(record)):
         notes = " ".join(cell for heading, cell in record.printed.items() if field_of(heading) in ("notes", "date", "run_id"))
         job = _JOB.search(notes)
-        if record.date or job:
+        if (record.date or job) and not read_status(row.cell("outcome") or row.cell("state")).planned:
             what = [f"a date ({record.date})"] * bool(record.date) + ([f"a job number ({job[0]})"] if job else [])
             yield row.find("dated-but-empty", "warning", f"{' and '.join(what)} but no result: did it run?")
         else:

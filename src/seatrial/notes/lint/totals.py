@@ -164,7 +164,7 @@ def _member(cell: str, short: float, open_: float, figures: dict[Row, float], he
         if not open_ < needed * CLOSELY:
             continue
         slips = digits.slips(own, (needed - open_, needed + open_))
-        parts = {count for count in (row.procs, row.world, 4, 8) if count and count > 1}  # four or eight in nodes, mostly
+        parts = {count for count in (row.procs, row.world, 2, 4, 8) if count and count > 1}  # four or eight in nodes, mostly
         of = any(abs(figure / needed / times - 1) <= CLOSELY for count in parts for times in (count, 1 / count))
         found += [(row, needed, f" ({slips[0].how})" if slips else " (of more devices or fewer)")] if slips or of else []
     if len(found) != 1:
@@ -245,7 +245,7 @@ def _sentences(sheet: Sheet, file: str) -> Iterator[Finding]:
         rows = _counted(rows, line)
         of_rows = _OF_THE_ROWS.search(line) is not None
         said = [*_said(line, number, rows), *(_said(more, number + 1, rows) if more and not _IN_ALL.search(more) else ())]
-        yield from _told(said, file, of_rows)
+        yield from _told(said, file, of_rows, rows)
 
 
 def _rows_above(tables: list[list[Row]], number: int) -> list[Row]:
@@ -292,7 +292,7 @@ def _listed(lines: tuple[str, ...], number: int, tables: list[list[Row]], file: 
             value = float(decimal(match[2])) * _TIMES.get(match[3] or "", 1.0)
             value = _in_thousands(match[2], value, sums)
             said += [_Said(at, match[2] + (match[3] or ""), value, match[1].strip(), sums)] if value else []
-    yield from _told(said, file, False)
+    yield from _told(said, file, False, rows)
 
 
 def _in_thousands(text: str, value: float, sums: tuple[float, ...]) -> float:
@@ -354,7 +354,17 @@ def _suffix(rows: list[Row], heading: str) -> float:
     return _TIMES[letters.pop()] if len(letters) == 1 else 1.0
 
 
-def _told(said: list[_Said], file: str, of_rows: bool) -> Iterator[Finding]:
+def _blamed(one: _Said, rows: list[Row], scale: float) -> Finding | None:
+    """The one row whose figure makes up for what a total of a sentence is off by."""
+    for heading in rows[0].record.printed:
+        column = {row: both[1] for row in rows if (both := _figures(row, heading)) is not None}
+        total = math.fsum(column.values())
+        if len(column) == len(rows) and total and abs(total * scale / one.sums[-1] - 1) < 1e-9:
+            return _member(digits.plain(one.text), one.value / scale - total, _half(one.text), column, heading)
+    return None
+
+
+def _told(said: list[_Said], file: str, of_rows: bool, rows: list[Row]) -> Iterator[Finding]:
     proven = of_rows or any(one.agrees for one in said)
     for one in said:
         meant = one.sums[-1]
@@ -363,7 +373,10 @@ def _told(said: list[_Said], file: str, of_rows: bool) -> Iterator[Finding]:
         scale = one.value / float(digits.plain(one.text))
         slip = digits.slip(digits.plain(one.text), (meant / scale * (1 - NEAR / 2), meant / scale * (1 + NEAR / 2)))
         typed = slip is not None and slip.how in ("the point moved", "two digits exchanged", "a digit too many")
-        if proven or typed:
+        blamed = _blamed(one, rows, scale) if proven and not typed else None
+        if blamed is not None:
+            yield blamed
+        elif proven or typed:
             match = NUMBER.search(one.text)
             printed = match.group() if match else one.text
             proposed = slip.text if slip is not None and typed else _like(printed, meant / scale)

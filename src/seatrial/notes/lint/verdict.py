@@ -30,6 +30,8 @@ from seatrial.tables.headings import rate_of_a_node
 
 SURELY, LIKELY = 8.0, 6.0
 """How many times what the others miss a relation by makes a small difference an error, and a doubt."""
+LITTLE = 0.025
+"""What means over other iterations may well miss each other by."""
 ENOUGH, CLEAR, MARGIN, LEAD = 1.0, 3.0, 0.9, 2.0
 
 
@@ -51,12 +53,13 @@ def report(row: Row, broken: list[Broken], repairs: list[Repair]) -> list[Findin
     out = max(b[1].misses.stands_out(b[2], slack(row, b[0])) for b in broken)
     grave = grave and out > (LIKELY if abs(off) > GRAVE else SURELY)
     doubtful = abs(off) > 2 * SMALL or known and best is not None and best.why  # else no slip that anybody makes
-    level: Level = "error" if grave and sure else "warning" if out > LIKELY and doubtful else "info"
+    plain = out > (LIKELY if abs(off) > LITTLE else 2 * SURELY)  # a digit that is another one explains any small difference
+    level: Level = "error" if grave and sure else "warning" if plain and doubtful else "info"
     if level == "error" and (all(relation in AT_ONCE for relation, _, _ in broken) or of_another_batch(row, broken)):
         level = "warning"  # it may be the one that accumulates
     row.settled = level != "info"
     # Two figures of another row, which agree with all else there, say more than a digit that is another one.
-    if level == "error" and best is not None and "one digit" in best.why and (found := _pasted(row, broken, whole=True)):
+    if level == "error" and best is not None and " digit" in best.why and (found := _pasted(row, broken, whole=True)):
         return [found]
     if best is not None and known:
         code = best.code or _code(best.name, broken)

@@ -1,9 +1,11 @@
-"""Tables between pipes that stand otherwise than one row a run: turned round, or with headings on two lines.
+"""Tables between pipes that stand otherwise than one row a run: turned round, with headings on two lines, or with two figures
+in a cell.
 
     for number, line in reshaped(pipes_of_rst(pipes_of_html(read_lines(path)))): ...
 
 A table is turned where its first column reads as headings of runs and its first line does not. A second line of headings is one
 whose cells are units or names, with no number among them. A row with one cell alone names what those below it have in common.
+A column of `9.31 → 8.77` is two, before a change and after it; one that is headed by a release is of what the text says.
 """
 from __future__ import annotations
 
@@ -13,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from seatrial.notes.read.htmltables import one_title, row_text
 from seatrial.tables.headings import NUMBER, clean, normal, read_heading, settle
 from seatrial.tables.markdown import MARK, UNTITLED_MARK
+from seatrial.tables.tongues import in_english
 
 Lines = Iterable[tuple[int, str]]
 LONGEST_TABLE = 2000
@@ -30,6 +33,7 @@ def reshaped(lines: Lines) -> Iterator[tuple[int, str]]:
     held: tuple[int, str] | None = None
     marked = False
     fence = ""
+    above: list[str] = []
     while (found := held or next(stream, None)) is not None:
         held = None
         bare = found[1].strip()
@@ -37,6 +41,7 @@ def reshaped(lines: Lines) -> Iterator[tuple[int, str]]:
             fence = "" if fence else bare[:3]
         if not bare.startswith("|") or fence:
             marked = bare in (MARK, UNTITLED_MARK) or marked and not bare
+            above = [bare] if bare[:1] == "#" else [*above[1 - ABOVE :], bare] if bare else above
             yield found
             continue
         block = [found]
@@ -45,11 +50,11 @@ def reshaped(lines: Lines) -> Iterator[tuple[int, str]]:
                 break
             block.append(held)
             held = None
-        yield from block if marked else _made(block)
-        marked = False
+        yield from block if marked else _made(block, above)
+        marked, above = False, []
 
 
-def _made(block: list[tuple[int, str]]) -> list[tuple[int, str]]:
+def _made(block: list[tuple[int, str]], above: list[str]) -> list[tuple[int, str]]:
     at = next((index for index, (_, line) in enumerate(block[:4]) if _DELIMITER.fullmatch(line)), None)
     if at is None or at == 0 or len(block) < at + 2:
         return block
@@ -68,6 +73,10 @@ def _made(block: list[tuple[int, str]]) -> list[tuple[int, str]]:
     heading, named = _grouped(titles, rows)
     if heading:
         titles, rows, joined = [*titles, heading], named, True
+    if any(_RELEASE.fullmatch(clean(title)) for title in titles) and (measured := _measured(titles, above)) != titles:
+        titles, joined = measured, True
+    if any(arrow in line for _, line in block[at + 1 :] for arrow in _ARROWS):
+        titles, rows, joined = _parted(titles, rows)
     if not joined:
         return block
     top = block[0][0]
@@ -76,6 +85,44 @@ def _made(block: list[tuple[int, str]]) -> list[tuple[int, str]]:
 
 _GROUPS = {"Model": re.compile(r"(?:\S+ ){0,3}?(\S*?\d+(?:\.\d+)?\s?[MBT])\b.{0,40}"),
            "GPUs": re.compile(r"(\d+)\s?(?:GPUs?|[AHB]\d{2,3}s?)\b.{0,40}"), "Nodes": re.compile(r"(\d+) nodes?\b.{0,40}")}
+
+
+ABOVE = 8
+"""Lines of text above a table that say what it holds."""
+_ARROWS = ("→", "->", "⇒", "=>", "⟶")
+_FIGURE = rf"[*_`~≈]*(?:{NUMBER.pattern})\s?(?:[kKM]|m?s|%|[GM]i?B)?[*_`]*"
+_CHANGED = re.compile(rf"({_FIGURE})\s*(?:{'|'.join(_ARROWS)})\s*({_FIGURE})")
+_RELEASE = re.compile(r"v?\d+(?:\.\d+)+\w*|main|master|baseline|before|after|old|new|(?:this )?PR|patched", re.IGNORECASE)
+_OF = r"(?: ?(?:/|per|and|a) ?(?:GPU|device|chip|card|GCD|rank|node))?"
+_SAID = re.compile(rf"\b(?:(?:tok(?:en)?|sample|sequence|seq)s? ?(?:/ ?|per |a )s(?:ec(?:ond)?)?{_OF}|"
+                   rf"m?s(?:econds)? ?(?:/|per|a) ?(?:step|it|iter|iteration)|TFLOPs?(?:/s)?{_OF})(?![\w/])", re.IGNORECASE)
+
+
+def _measured(titles: list[str], above: list[str]) -> list[str]:
+    """With what the text says that columns hold whose headings are releases: `v2.3 | v2.4` in tokens/s per GPU."""
+    releases = [title for title in titles if _RELEASE.fullmatch(clean(title))]
+    said = {match[0].lower(): read_heading(match[0]).field for match in _SAID.finditer(clean(in_english(" ".join(above))))}
+    said = {unit: field for unit, field in said.items() if field}
+    if len(releases) < 2 or len({*said.values()}) != 1 or {*said.values()} & {read_heading(title).field for title in titles}:
+        return titles
+    return [f"{title} ({next(iter(said))})" if title in releases else title for title in titles]
+
+
+def _parted(titles: list[str], rows: list[tuple[int, list[str]]]) -> tuple[list[str], list[tuple[int, list[str]]], bool]:
+    """With two columns for one whose cells are figures before a change and after it; and whether there was such a one."""
+    both = [sum(len(cells) == len(titles) and _CHANGED.fullmatch(clean(cells[at])) is not None for _, cells in rows)
+            for at in range(len(titles))]  # fmt: skip
+    two = {at for at, many in enumerate(both) if many > 1 and 2 * many >= len(rows)}
+    if not two or any(len(cells) != len(titles) for _, cells in rows):
+        return titles, rows, False
+
+    def parts(at: int, cell: str) -> list[str]:
+        match = _CHANGED.fullmatch(clean(cell)) if at in two else None
+        return [match[1], match[2]] if match else [cell, cell] if at in two else [cell]
+
+    heads = [text for at, title in enumerate(titles)
+             for text in ([f"{title} (before)", f"{title} (after)"] if at in two else [title])]  # fmt: skip
+    return heads, [(number, [text for at, cell in enumerate(cells) for text in parts(at, cell)]) for number, cells in rows], True
 
 
 def _alone(cells: list[str]) -> str:

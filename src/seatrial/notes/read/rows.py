@@ -269,8 +269,13 @@ def _take_parts(row: _OpenRow, column: Column, raw: str) -> None:
         row.unread.append((column, raw.strip(), Cell(unread=message)))
         return
     row.values.update({name: cell.value for name, cell in zip(column.parts, cells) if cell.value is not None})
+    if {*column.parts} == {"nodes", "gpus"} and all(_TIMES.search(text) for text in (column.heading, raw)):
+        # So many nodes of so many, and not the same machine counted twice.
+        each = row.values["gpus"]
+        row.values.update(gpus=each * row.values.pop("nodes"), procs_per_node=each)
 
 
+_TIMES = re.compile(r"[x×*·]")
 _COUNT = Column(kind="count")
 
 

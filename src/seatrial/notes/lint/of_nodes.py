@@ -1,0 +1,56 @@
+"""Rates that the text above a table says are those of one node: `**tokens/s is per node** here`.
+
+    fill(sheet)                          sets the rates of such rows to those of all their nodes
+"""
+from __future__ import annotations
+
+import re
+
+from seatrial.notes.lint.row import Row
+from seatrial.notes.lint.sheet import Sheet
+from seatrial.tables.headings import normal
+from seatrial.tables.tongues import in_english
+
+_PER_NODE = re.compile(
+    r"(?<![\w/])(tok(?:en)?s?(?:/| per )s(?:ec(?:ond)?)?|samples?(?:/| per )s(?:ec(?:ond)?)?|throughputs?)"
+    r"(?:(?!\b(?:not|all|whole|total|job|GPU|device|card|chip)\b)[^.;:|%\d]){0,30}?\b(?:per|of one|of a|of each) (?:node|box)\b", re.IGNORECASE)
+_A_NODE = re.compile(r"\bnodes (?:of|with) (\d{1,2}|two|four|eight|sixteen)\b|\b(\d{1,2}|two|four|eight|sixteen) (?:\w+ ){0,2}"
+                     r"(?:per|a|in a|to a) node\b", re.IGNORECASE)
+_COUNTS = {"two": 2, "four": 4, "eight": 8, "sixteen": 16}
+_MARKS = re.compile(r"[*_`]+")
+_RATES = {"tok": "tokens_per_s", "sam": "samples_per_s"}
+ABOVE = 12
+
+
+def fill(sheet: Sheet) -> None:
+    for key, mates in sheet.tables.items():
+        names = {name for name in _RATES.values() if name in sheet.filled(key)} if key[1] is not None else set()
+        if not names or (said := _said(mates[0])) is None:
+            continue
+        text, words = said
+        names &= {_RATES.get(words[:3].lower(), name) for name in names}
+        each = next((_COUNTS.get(count.lower()) or int(count) for match in _A_NODE.finditer(text)
+                     if (count := match[1] or match[2])), None)  # fmt: skip
+        for row in mates:
+            nodes = _nodes(row, each)
+            rates = {name: rate * nodes for name in names if (rate := getattr(row.record, name)) and nodes
+                     and not {"node", "nodes"} & {*normal(row.columns.get(name, "")).split()}}  # fmt: skip
+            row.record = row.record.changed(rates) if rates else row.record
+
+
+def _nodes(row: Row, each: int | None) -> int | None:
+    record = row.record
+    many = record.nodes or record.gpus and divmod(record.gpus, record.procs_per_node or each or record.gpus + 1)
+    return many[0] if isinstance(many, tuple) and many[1] == 0 else many if isinstance(many, int) else None
+
+
+def _said(row: Row) -> tuple[str, str] | None:
+    """The text right above the table, and of which rate it says so."""
+    lines, at = row.sheet.text(row).lines, (row.record.source_line or 1) - 1
+    while at > 0 and lines[at - 1 : at] and lines[at - 1].lstrip().startswith("|"):
+        at -= 1
+    above = lines[max(0, at - ABOVE) : at]
+    last = max((place for place, line in enumerate(above) if line.lstrip().startswith(("|", "#"))), default=-1)
+    text = _MARKS.sub("", in_english(" ".join(above[last + 1 :])))
+    match = _PER_NODE.search(text) if len(text) < 4000 else None
+    return (text, match[1]) if match else None

@@ -1,0 +1,183 @@
+"""Habits of messy notes that are no slips, and slips that such notes show all the same: batches that nobody states, counts in
+one cell, rows that are quoted again, columns of words."""
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lint_tables import table
+from seatrial.notes.lint import Finding, look_at
+
+
+@pytest.fixture
+def lint(tmp_path: Path):
+    def look(text: str) -> list[Finding]:
+        path = tmp_path / "notes.md"
+        path.write_text(text, encoding="utf-8")
+        return [finding for finding in look_at([str(path)])[0] if finding.level != "info"]
+
+    return look
+
+
+def said(found: list[Finding]) -> list[tuple[int | None, str | None, str | None]]:
+    return [(f.line, f.column, f.proposed) for f in found]
+
+
+@pytest.mark.parametrize("heading", ["nodes x GPUs", "Knoten × GPUs"])
+def test_nodes_times_gpus_are_all_devices(lint, heading: str):
+    note = f"| {heading} | GBS | seq | s/step | tok/s/GPU |\n|---|---|---|---|---|\n"
+    rows = [(1, 4, 2.10), (2, 4, 2.16), (4, 4, 2.25), (6, 8, 2.31)]
+    for nodes, each, seconds in rows:
+        note += f"| {nodes} x {each} | {nodes * each * 8} | 2048 | {seconds:.2f} | {8 * 2048 / seconds:.0f} |\n"
+    assert lint(note) == []
+    assert said(lint(note.replace("| 128 |", "| 182 |"))) == [(5, "GBS", "128")]
+
+
+def test_a_way_of_writing_that_several_rows_have_is_no_cell_that_strayed(lint):
+    note = "32 layers.\n\n" + table("""
+        TP  PP  DP  layers per stage  tokens/s/GPU  mem (GiB)
+        4  2  2  16, 16  911  60.1
+        2  4  2  8 each  955  64.2
+        4  4  1  8 each  903  44.8
+        2  8  1  4 each  870  41.0
+    """)
+    assert lint(note) == []
+
+
+def test_a_row_that_is_quoted_in_a_smaller_table_is_not_pasted(lint):
+    first = "## First\n\n" + table("""
+        nodes  GPUs  GBS  s/it  tokens/s
+        1  8  64  9.412  27852
+        2  16  128  15.731  33327
+        4  32  256  16.022  65450
+    """)
+    again = "\n## Later\n\n" + table("""
+        job  s/it  tokens/s
+        1 node  9.412  27852
+        2 nodes, pinned  9.633  54426
+        4 nodes, pinned  9.871  106228
+    """)
+    assert lint("Sequence length 4096.\n\n" + first + again) == []
+
+
+def test_bytes_beside_bytes_a_second_are_none_of_a_device(lint):
+    note = "A100 40 GB.\n\n| what | GB | GB/s | s |\n|---|---|---|---|\n| 7B | 98 | 4.0 | 24 |\n| 30B | 420 | 20.0 | 21 |\n"
+    assert lint(note) == []
+
+
+WEAK = "{}\n\n" + table("""
+    job  nodes  s/step  tok/s/GPU
+    all  8  4.91  1668
+    without one  7  4.42  1853
+    half  4  4.20  1950
+    again  8  4.36  1879
+""")
+
+
+def test_a_batch_that_nobody_states_grows_with_the_devices(lint):
+    note = WEAK.format("Llama, 4096 tokens, the same batch per GPU.")
+    assert lint(note) == []
+    (found,) = lint(note.replace("1853", "8153"))
+    assert (found.line, found.level) == (6, "error")
+
+
+def test_a_batch_that_nobody_states_is_one_of_tokens(lint):
+    note = "256k tokens per step.\n\n" + table("""
+        kind  seq  s/step  tokens/s
+        a  8192  14.62  17930
+        b  8192  13.11  19996
+        a  16384  17.05  15375
+        b  16384  16.40  15985
+        a  32768  24.90  10528
+    """)
+    assert lint(note) == []
+    assert said(lint(note.replace("13.11", "31.11"))) == [(6, "s/step", "13.11")]
+
+
+def test_devices_follow_from_batches_where_nobody_counts_them(lint):
+    note = "Sequences of 2048, tokens/s of one chip.\n\n" + table("""
+        variant  per chip  accum  global  ms  tokens/s/chip
+        a  2  4  64  3310  4950
+        b  4  2  64  3100  5286
+        c  8  2  128  5990  5415
+        d  4  2  64  2890  5669
+    """)
+    assert lint(note) == []
+    assert said(lint(note.replace("2890", "8290"))) == [(8, "ms", "2890")]
+
+
+def test_examples_and_an_effective_batch_in_other_words(lint):
+    note = "Lote efectivo de 64, secuencias de 1024.\n\n" + table("""
+        tarjeta  lote  acumulación  s/paso  ejemplos/s
+        T4  2  32  20,10  3,18
+        L4  4  16  10,44  6,13
+        A10  8  8  6,12  10,46
+        A40  16  4  4,05  15,80
+    """)
+    assert lint(note) == []
+    assert said(lint(note.replace("6,12", "6,92"))) == [(7, "s/paso", "6,12")]
+
+
+def test_what_few_rows_miss_by_a_little_is_a_mean(lint):
+    note = "Samples/s over the whole job.\n\n" + table("""
+        GPUs  GBS  s/it  samples/s
+        8  128  34.11  3.8
+        16  256  34.52  7.3
+        32  512  35.70  14.2
+        64  1024  37.18  27.5
+    """)
+    assert lint(note) == []
+
+
+def test_a_setting_in_words_may_make_a_row_slower(lint):
+    note = "One node, 2048 positions, 64 samples per step.\n\n" + table("""
+        Setting  s/step  tokens/s  GiB
+        bf16, flash  9.30  14094  38.2
+        bf16, math  13.05  10044  55.7
+        fp16, flash  9.26  14155  38.3
+        bf16, flash, fused  9.12  14372  38.2
+    """)
+    assert lint(note) == []
+
+
+def test_decoding_follows_a_batch_in_its_own_way(lint):
+    note = table("""
+        batch size  ms/token  tokens/s  memory (GiB)
+        1  11.2  89  18.4
+        8  13.1  611  22.1
+        32  19.0  1684  34.9
+        64  29.7  2155  51.9
+    """)
+    assert lint(note) == []
+
+
+def test_a_plan_may_have_a_date(lint):
+    note = "| date | TP | GBS | s/it | status |\n|---|---|---|---|---|\n| 2025-02-03 | 2 | 64 | 4.1 | ok |\n"
+    assert lint(note + "| 2025-02-10 | 4 | 64 | | planned |\n") == []
+    assert [f.code for f in lint(note + "| 2025-02-10 | 4 | 64 | | ok |\n")] == ["dated-but-empty"]
+
+
+def test_the_batch_of_another_text_is_not_held_against_a_table(lint):
+    first = "512 sequences per step of 2048 tokens.\n\n" + table("""
+        job  s/it  tokens/s
+        a  8.30  126334
+        b  8.11  129294
+    """)
+    other = "\nAn older one.\n\n" + table("""
+        job  s/it  tokens/s
+        c  9.30  28188
+        d  9.66  54275
+    """)
+    assert lint(first + other) == []
+
+
+def test_a_whole_number_does_not_get_a_zero_that_nobody_typed(lint):
+    note = "2048 tokens, 256 samples per step.\n\n" + table("""
+        network  GPUs  s/step  tokens/s/GPU
+        a  8  19.22  3410
+        b  16  11.27  2907
+        c  16  15.35  2135
+        d  16  3.738  877
+    """)
+    assert said(lint(note)) == [(8, "s/step", "37.38")]
