@@ -30,6 +30,18 @@ def test_a_section_that_only_sets_up_speaks_for_the_one_around_it(notes, title):
     assert (r.layers, r.context["layers"].line) == (32, 5)
 
 
+def test_paragraphs_led_in_by_bold_words_or_numbers_are_sections(notes):
+    text = f"# Status\n\nMBS=2\n\n{{}}\n\nNLAYERS=32\n\n{TABLE}\n{{}}\n\nGBS=64\n\n{TABLE}"
+    for leads in (("**Week 17**", "**Week 19**"), ("1. Weak scaling", "2. Strong scaling")):
+        assert [(r.mbs, r.layers, r.gbs) for r in notes(text.format(*leads)).records] == [(2, 32, None), (2, None, 64)]
+
+
+@pytest.mark.parametrize("leads", [("**anna** wrote", "**ben** replied"), ("**Note**", "More of it:")])
+def test_those_who_speak_in_turns_speak_of_one_thing(notes, leads):
+    text = f"# Slow\n\n{leads[0]}\n\nNLAYERS=32\n\n{TABLE}\n{leads[1]}\n\nMBS=4\n\n{TABLE}"
+    assert [(r.layers, r.mbs) for r in notes(text).records] == [(32, None), (32, 4)]
+
+
 def test_what_stands_before_the_sections_holds_for_the_whole_file(notes):
     text = f"MBS=2\n\n# Notes\n\nNLAYERS=32\n\n## A\n\n{TABLE}\n## B\n\n{TABLE}"
     assert [(r.layers, r.mbs) for r in notes(text).records] == [(32, 2), (32, 2)]

@@ -20,6 +20,7 @@ from itertools import pairwise
 from seatrial.notes.lint import exceptions
 from seatrial.notes.lint.devices import device_named, presets_in
 from seatrial.notes.read.gapped import may_begin, pipes_of_gaps
+from seatrial.notes.read.led import led_sections
 from seatrial.notes.read.markdown import is_delimiter, scan
 from seatrial.notes.read.outline import HEADING, Chapters, Outline, Tree
 from seatrial.notes.read.sound import MOST_COUNTED
@@ -311,7 +312,7 @@ class Hints:
     def _tree(self) -> tuple[Tree, list[tuple[int, int, int]]]:
         """The sections, and of each line of text its number, its section and how many tables stand above it."""
         tree, text, tables, in_table = Tree(), [], 0, False
-        for token in scan(_but_rows(self.lines)):
+        for token in scan(led_sections(_but_rows(self.lines))):
             if token.kind != "text":
                 tables += not in_table
                 in_table = True

@@ -21,6 +21,7 @@ from seatrial.notes.read.fenced import pipes_of_fences
 from seatrial.notes.read.files import read_lines
 from seatrial.notes.read.gapped import pipes_of_gaps
 from seatrial.notes.read.htmltables import pipes_of_html
+from seatrial.notes.read.led import led_sections
 from seatrial.notes.read.listed import pipes_of_lists
 from seatrial.notes.read.logs import LogReader
 from seatrial.notes.read.outline import HEADING, Chapters, Outline, Question, Tree
@@ -184,7 +185,7 @@ def lines_of(path: Path) -> Iterator[tuple[int, str]]:
 def piped(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
     plain = ((number, _undrawn(line)) for number, line in without_hidden_rows(lines))
     drawn = pipes_of_rst(pipes_of_html(pipes_of_wiki(plain)))
-    return reshaped(pipes_of_gaps(pipes_of_lists(pipes_of_fences(drawn))))
+    return led_sections(reshaped(pipes_of_gaps(pipes_of_lists(pipes_of_fences(drawn)))))
 
 
 LONGEST_COMMENT = 500

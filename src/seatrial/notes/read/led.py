@@ -1,0 +1,55 @@
+"""Sections without a heading: paragraphs that begin with words in bold, and numbered captions, each with a table of its own
+before the next.
+
+    **Week 17** Booster, 13B, sequences of 2048:        ###### Week 17
+    | nodes | s/it |                                    Booster, 13B, sequences of 2048:
+    ...
+    **Week 19** another machine, 8B:
+
+They are led in by what stands there as a heading of the lowest level would: what one of them says is of its own tables. One that
+has no table is a remark, and text as any other, unless such sections stand above it; and those who speak in turns speak of the
+same thing.
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+Line = tuple[int, str]
+_LEAD = re.compile(r"\s{0,3}(?:\*\*(?P<bold>[^*|]{2,80}?)[.:]?\*\*[.:]?(?P<rest>\s(?!(?:commented|replied|wrote|opened)\b).*)?|"
+                   r"(?P<number>\d{1,2}[.)] \S[^|]{3,80}))")  # fmt: skip
+_HEADING = re.compile(r"\s{0,3}#{1,6}\s")
+FEWEST = 2
+"""Leads of one section that have a table, before they are taken for sections."""
+
+
+def led_sections(lines: Iterable[Line]) -> Iterator[Line]:
+    section: list[Line] = []
+    fenced = False
+    for number, line in lines:
+        fenced ^= line.lstrip().startswith(("```", "~~~"))
+        if not fenced and line.lstrip()[:1] == "#" and _HEADING.match(line):
+            yield from _led(section)
+            section = []
+        section.append((number, line))
+    yield from _led(section)
+
+
+def _led(lines: list[Line]) -> Iterator[Line]:
+    leads, first = {}, False
+    before = ""
+    for at, (_, line) in enumerate(lines):
+        if not before.strip() and line.lstrip()[:1] in "*0123456789" and (match := _LEAD.fullmatch(line)):
+            leads[at] = match
+        before = line
+    ends = [*leads, len(lines)][1:]
+    tables = {at for at, end in zip(leads, ends) if any(line.lstrip()[:1] == "|" for _, line in lines[at:end])}
+    for at, (number, line) in enumerate(lines):
+        match = leads.get(at) if len(tables) >= FEWEST else None
+        first = first or match is not None and at in tables
+        if match is None or not first:
+            yield number, line
+            continue
+        yield number, f"###### {match['bold'] or match['number']}"
+        if (match["rest"] or "").strip():
+            yield number, match["rest"].strip()
