@@ -6,9 +6,9 @@ before the next.
     ...
     **Week 19** another machine, 8B:
 
-They are led in by what stands there as a heading of the lowest level would: what one of them says is of its own tables. One that
-has no table is a remark, and text as any other, unless such sections stand above it; and those who speak in turns speak of the
-same thing.
+They are led in by what stands there as a heading of the lowest level would: what one of them says is of its own tables. One
+that has no table is a remark, and text as any other, unless such sections stand above it; and those who speak in turns speak of
+the same thing.
 """
 from __future__ import annotations
 
