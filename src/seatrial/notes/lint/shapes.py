@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from seatrial.notes.lint import digits
 from seatrial.notes.lint.claimed import bounds, far, slipped
 from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.labels import is_mixture, label_parameters
@@ -49,7 +50,9 @@ class _Model:
     params: tuple[float, float] | None = None
     sides: dict[str, tuple[int, int, str]] = field(default_factory=dict)
     """What it has, in which line, and under which heading."""
-    line: int = 0
+    counted: str = ""
+    """The parameters as they are printed, and what their letter stands for."""
+    unit: float = 1e9
     mixed: bool = False
 
 
@@ -108,14 +111,15 @@ def _models(rows: list[tuple[int, list[str]]]) -> list[_Model]:
 
 
 def _model(cells: list[tuple[int, str, str, str]], name: str) -> _Model:
-    model = _Model(name, line=cells[0][0] if cells else 0)
+    model = _Model(name)
     model.mixed = is_mixture(name) or bool(_EXPERTS.search(name))
     for number, title, side, cell in cells:
         model.mixed = model.mixed or bool(_EXPERTS.search(title) and cell.strip(" -–"))
         model.mixed = model.mixed or side == "ffn" and bool(_EXPERTS.search(cell))
         if side == "params":
-            counted = _SIZE.search(cell)
-            model.params = label_parameters(counted[0]) if counted and "ctiv" not in cell else None
+            counted = _SIZE.search(cell) if "ctiv" not in cell else None
+            model.params = label_parameters(counted[0]) if counted else None
+            model.counted, model.unit = (counted[1], 1e6 if counted[2] in "mM" else 1e9) if counted else ("", 1e9)
         elif side == "heads/kv" and (pair := re.match(r"(\d+) ?/ ?(\d+)", cell)):
             model.sides |= {"heads": (int(pair[1]), number, title), "kv_heads": (int(pair[2]), number, title)}
         elif side in SIDES and (whole := re.fullmatch(r"(\d{1,3}(?:,\d{3})+|\d{1,7})", cell)):
@@ -135,13 +139,15 @@ def _sized(file: str, models: list[_Model]) -> Iterator[Finding]:
     if not odd or len(odd) > max(1, len(dense) // 3) or len(dense) == 1 and "ffn" not in dense[0].sides:
         return
     for model in odd:
+        low, high = _bounds(model, {})
+        if model.counted and digits.slips(model.counted, (low / model.unit * (1 - COUNTED), high / model.unit * (1 + COUNTED))):
+            continue  # the count is what was mistyped
         meant = [(name, other) for name in ("layers", "hidden", "ffn", "vocab", "kv_heads") if name in model.sides
                  for other in slipped(model.sides[name][0]) if _fits(model, {name: other}, tight=True)
                  and (name not in ("hidden", "ffn") or other % 64 == 0) and (name != "vocab" or other < LARGEST)]  # fmt: skip
         size = (model.params or model.size or (1.0, 0.0))[0]
         meant.sort(key=lambda one: far(size, *_bounds(model, {one[0]: one[1]})))
         names = {name for name, _ in meant}
-        low, high = _bounds(model, {})
         what = f'"{model.name}"' if model.size else ""
         what += f" of {model.params[0] / 1e9:.3g}B parameters" if model.params else ""
         options = "; " + " or ".join(f"{name} {other}" for name, other in meant) if meant else ""

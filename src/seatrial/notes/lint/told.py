@@ -26,6 +26,7 @@ from seatrial.tables.headings import NUMBER, clean, decimal, normal
 from seatrial.tables.tongues import in_english
 
 MOST_ROWS, MOST_LINES = 60, 4000
+CLEAR = ("the point moved", "two digits exchanged")
 NEAR, FAR = 0.03, 4.0
 """Within which a figure of a sentence is one of the rows; beyond which factor it is none of that column at all."""
 _MEAN = re.compile(r"\b(?:mean|average[ds]?|averages? out|avg\.?|on average|im (?:Mittel|Schnitt)|Mittelwert|durchschnittlich|"
@@ -54,6 +55,8 @@ _UNITS: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = (
     (re.compile(rf"\bHFU (?:of |is |was |at |: ?)?{_N}\s?%|{_N}\s?%\s?HFU\b", re.IGNORECASE), ("hfu",)),
     (re.compile(rf"{_N}\s?(?:s|sec|seconds?)(?: ?(?:/|per|a) ?(?:step|it(?:eration)?|update))\b", re.IGNORECASE),
      ("sec_per_it",)),
+    (re.compile(rf"\b(?:steps?|iterations?)(?: times?)?(?: of| takes?| is| in| at|:)? {_N}\s?s\b"), ("sec_per_it",)),
+    (re.compile(rf"{_N}\s?Gi?B(?= (?:of memory|peak|per GPU|a GPU|/ ?GPU|allocated|reserved|in use)\b)"), ("mem_value",)),
     (re.compile(rf"{_N}\s?(?:samples?|sequences|seqs?) ?(?:/|per|a) ?s(?:ec(?:ond)?)?\b", re.IGNORECASE), ("samples_per_s",)),
     (re.compile(rf"speed[- ]?up\b[^.;\d]{{0,20}}?{_N}\s?[x×]|{_N}\s?[x×] (?:speed[- ]?up|faster|gain)", re.IGNORECASE),
      ("+speedup",)),
@@ -96,11 +99,13 @@ def check(sheet: Sheet) -> list[Finding]:
 def _line(file: str, number: int, line: str, lines: tuple[str, ...], tables: list[list[Row]]) -> Iterator[Finding]:
     for sentence in re.split(r"(?<=[^\d])[.;!?](?:\s|$)|(?<=\d)[.;]\s(?=[A-Z])", line):
         mean, best = _MEAN.search(sentence), _BEST.search(sentence)
-        if not mean and not best or _OTHERS.search(sentence) or mean and _OF_STEPS.search(sentence):
-            continue
-        if not mean and _EARLIER.search(sentence):
+        if _OTHERS.search(sentence) or mean and _OF_STEPS.search(sentence) or not mean and _EARLIER.search(sentence):
             continue
         figures = list(_figures(in_english(sentence)))
+        if not mean and not best:
+            for figure in figures:
+                yield from _repeated(file, number, figure, _near(tables, lines, number), tables)
+            continue
         if len(figures) != 1:
             continue  # which of them is the mean nobody can tell
         yield from _told(file, number, figures[0], sentence, _near(tables, lines, number), tables, bool(mean))
@@ -176,6 +181,20 @@ def _told(file: str, number: int, figure: _Figure, sentence: str, rows: list[Row
     best = min(near) if figure.fields[0] == "sec_per_it" else max(near)
     level: Level = "error" if value > max(every) * (1 + open_) and _slipped(figure, best) else "warning"
     yield _finding(file, number, figure, best, "no row has it; the best of the rows above is", level)
+
+
+def _repeated(file: str, number: int, figure: _Figure, rows: list[Row], tables: list[list[Row]]) -> Iterator[Finding]:
+    """A figure that no row has, and one row has but for two digits or the point."""
+    near = _values(rows, figure.fields) if rows else []
+    every = [value for each in tables for value in _values(each[:MOST_ROWS], figure.fields)]
+    shown = digits.plain(figure.text)
+    if not near or len(re.sub(r"\D", "", shown).strip("0")) < 3 or any(abs(figure.value / one - 1) <= NEAR for one in every):
+        return
+    scale = figure.value / float(shown)
+    half = 0.5 * 10.0 ** -digits.places(figure.text)
+    meant = {one for one in near for slip in digits.slips(shown, (one / scale - half, one / scale + half)) if slip.how in CLEAR}
+    if len(meant) == 1:
+        yield _finding(file, number, figure, meant.pop(), "no row has it; one of the rows above has", "warning")
 
 
 def _slipped(figure: _Figure, meant: float) -> bool:
