@@ -26,7 +26,7 @@ from seatrial.notes.lint.sheet import Sheet
 from seatrial.tables.headings import clean, normal, read_heading
 from seatrial.tables.tongues import in_english
 
-MOST_LINES, MOST_MODELS = 4000, 12
+MOST_LINES, MOST_MODELS, MOST_SIDES = 4000, 12, 20
 SIDES = ("layers", "hidden", "heads", "kv_heads", "ffn", "vocab")
 _NAMES = {"dim": "hidden", "emb dim": "hidden", "base emb dim": "hidden", "embedding dim": "hidden", "width": "hidden",
           "d": "hidden", "model dim": "hidden", "base num decoder layers": "layers", "decoder layers": "layers",
@@ -74,11 +74,18 @@ def _tables(lines: tuple[str, ...]) -> Iterator[list[_Model]]:
         end = at
         while end < len(lines) and lines[end].startswith("|"):
             end += 1
-        if 3 <= end - at <= 30:
-            first = {_side(clean(lines[n].split("|", 2)[1])) for n in range(at, end)}
-            if "layers" in first or "layers" in map(_side, _cells(lines[at])):
-                yield _models([(n + 1, _cells(lines[n])) for n in range(at, end) if n != at + 1])
+        if 3 <= end - at <= 30 and (_heads_layers(lines[at]) or _begins_layers(lines[at + 2 : min(end, at + MOST_SIDES)])):
+            yield _models([(n + 1, _cells(lines[n])) for n in range(at, end) if n != at + 1])
         at = max(end, at + 1)
+
+
+@functools.lru_cache(maxsize=1024)
+def _heads_layers(line: str) -> bool:
+    return "layers" in map(_side, _cells(line))
+
+
+def _begins_layers(lines: tuple[str, ...]) -> bool:
+    return any(_side(line.split("|", 2)[1].strip()) == "layers" for line in lines)
 
 
 def _cells(line: str) -> list[str]:
