@@ -160,3 +160,31 @@ def test_a_sentence_that_has_another_shape_than_the_table(tmp_path: Path) -> Non
     assert not _found(tmp_path, f"{SIDE_BY_SIDE}\ntern-8b has 32 layers and a vocabulary of 128256.\n")
     found = _found(tmp_path, f"{SIDE_BY_SIDE}\ntern-8b has 32 layers and a vocabulary of 182256.\n")
     assert [(one.line, one.proposed) for one in found] == [(12, "128256")]
+
+
+def test_a_row_that_a_sentence_repeats(tmp_path: Path) -> None:
+    assert not _found(tmp_path, f"{ROWS}\nWith the largest batch a step takes 19.76 s, i.e. 424,525 tokens/s.\n")
+    assert not _found(tmp_path, f"{ROWS}\nThe paper has 442,525 tokens/s.\n")
+    found = _found(tmp_path, f"{ROWS}\nWith the largest batch a step takes 19.76 s, i.e. 245,425 tokens/s.\n")
+    assert not found  # no slip of one hand
+    found = _found(tmp_path, f"{ROWS}\nWith the largest batch a step takes 1.976 s, i.e. 424,525 tokens/s.\n")
+    assert [(one.line, one.level, one.proposed) for one in found] == [(12, "warning", "19.760")]
+
+
+GAINS = """| model | release | GPUs | s/step | faster than 0.3 |
+|---|---|---|---|---|
+| 8B | 0.3 | 8 | 22.59 | - |
+| 8B | 0.4 | 8 | 18.81 | 20% |
+| 8B | 0.5 | 8 | 16.70 | 35% |
+| 34B | 0.3 | 32 | 46.23 | - |
+| 34B | 0.4 | 32 | 37.90 | 22% |
+| 34B | 0.5 | 32 | 33.14 | 39% |
+| 70B | 0.3 | 64 | 93.30 | - |
+| 70B | 0.4 | 64 | 77.73 | {} |
+| 70B | 0.5 | 64 | 68.83 | 36% |
+"""
+
+
+def test_changes_against_the_last_row_without_one(tmp_path: Path) -> None:
+    assert not _found(tmp_path, GAINS.format("20%"))
+    assert [(one.line, one.proposed) for one in _found(tmp_path, GAINS.format("9%"))] == [(10, "20%")]

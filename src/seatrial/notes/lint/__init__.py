@@ -140,7 +140,7 @@ def _left(problems: Iterable[Problem], sheet: Sheet) -> list[Finding]:
 
 
 def _besides(sheet: Sheet, found: Sequence[Finding]) -> list[Finding]:
-    told = {(finding.file, finding.line) for finding in found if finding.level != "info"}
+    told = {(there.file, there.line) for one in found if one.level != "info" for there in (_at_its_cell(one, sheet),)}
     return [finding for rule in BESIDES for finding in rule(sheet) if (finding.file, finding.line) not in told]
 
 

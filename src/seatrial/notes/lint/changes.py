@@ -70,7 +70,7 @@ def _told(rows: list[Row], heading: str, others: list[str]) -> Iterator[Finding]
     columns = {other: _column(rows, other) for other in others}
     columns = {other: column for other, column in columns.items() if len(column) - column.count(None) > FEWEST}
     best: tuple[int, str, list[Figure | None], Pairs, str] = (0, "", [], [], "")
-    for what, pairs in _bases(columns):
+    for what, pairs in _bases(columns, [match is None for match in said]):
         for name, way in WAYS.items():
             # The digits of a ratio are open by those of both.
             meant = [None if pair is None else (100 * way(pair[0][0], pair[1][0]), 100 * (pair[0][1] + pair[1][1]) * 1.2)
@@ -126,11 +126,17 @@ def _column(rows: list[Row], heading: str) -> list[Figure | None]:
     return found
 
 
-def _bases(columns: dict[str, list[Figure | None]]) -> Iterator[tuple[str, Pairs]]:
-    """What each row's figure may be held against, and in words."""
+def _bases(columns: dict[str, list[Figure | None]], bare: list[bool]) -> Iterator[tuple[str, Pairs]]:
+    """What each row's figure may be held against, and in words; `bare`: the rows that are no change of another."""
+    last: list[int] = []
+    for at, is_base in enumerate(bare):
+        last.append(at if is_base or not last else last[-1])
     for name, column in columns.items():
         yield f"{name} against the row above", [None, *map(_both, column[1:], column)]
         yield f"{name} against the first row", [None, *(_both(one, column[0]) for one in column[1:])]
+        if sum(bare) > 1:
+            yield f"{name} against the last row without a change", [
+                None if is_base else _both(one, column[at]) for one, is_base, at in zip(column, bare, last)]  # fmt: skip
     for (one, first), (other, second) in itertools.permutations(columns.items(), 2):
         yield f"{one} against {other}", [*map(_both, first, second)]
 

@@ -68,7 +68,10 @@ def _group(rows: list[Row], least: float) -> Iterator[Finding]:
         return
     first = alike[0]
     lines, sides = first.sheet.text(first).lines, [first.stated_above(name) for name in ("layers", "hidden")]
-    if sides[0] is not None and sides[1] is not None and sides[0][1] != sides[1][1]:
+    at = first.layers_line or 0
+    words = re.sub(r"(?<=\d)[ ,.](?=\d{3}\b)", "", lines[at - 1]) if 0 < at <= len(lines) else ""
+    apart = sides[0] is None or sides[1] is None or sides[0][1] != sides[1][1]
+    if apart and not re.search(rf"(?<!\d){first.hidden}(?!\d)", words):
         return  # of two models, perhaps
     if any(_OF_A_STAGE.search(lines[said[1] - 1]) for said in sides if said is not None and said[1] <= len(lines)):
         return  # layers of a stage, which are not the model's

@@ -1,4 +1,4 @@
-"""Meshes of devices in one cell, `32x2` or `dp16 tp2`: what their sides multiply to where most rows of the table have the devices so.
+"""Meshes of devices in one cell, `32x2` or `dp16 tp2`: their product, where most rows have so many devices.
 
     check(sheet)          findings on meshes that are not the devices of their row
 """

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from seatrial.notes.lint import digits
 from seatrial.notes.lint.claimed import bounds, far, slipped
 from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.labels import is_mixture, label_parameters
@@ -25,7 +26,7 @@ from seatrial.notes.lint.sheet import Sheet
 from seatrial.tables.headings import clean, normal, read_heading
 from seatrial.tables.tongues import in_english
 
-MOST_LINES, MOST_MODELS = 4000, 12
+MOST_LINES, MOST_MODELS, MOST_SIDES = 4000, 12, 20
 SIDES = ("layers", "hidden", "heads", "kv_heads", "ffn", "vocab")
 _NAMES = {"dim": "hidden", "emb dim": "hidden", "base emb dim": "hidden", "embedding dim": "hidden", "width": "hidden",
           "d": "hidden", "model dim": "hidden", "base num decoder layers": "layers", "decoder layers": "layers",
@@ -49,7 +50,9 @@ class _Model:
     params: tuple[float, float] | None = None
     sides: dict[str, tuple[int, int, str]] = field(default_factory=dict)
     """What it has, in which line, and under which heading."""
-    line: int = 0
+    counted: str = ""
+    """The parameters as they are printed, and what their letter stands for."""
+    unit: float = 1e9
     mixed: bool = False
 
 
@@ -71,11 +74,18 @@ def _tables(lines: tuple[str, ...]) -> Iterator[list[_Model]]:
         end = at
         while end < len(lines) and lines[end].startswith("|"):
             end += 1
-        if 3 <= end - at <= 30:
-            first = {_side(clean(lines[n].split("|", 2)[1])) for n in range(at, end)}
-            if "layers" in first or "layers" in map(_side, _cells(lines[at])):
-                yield _models([(n + 1, _cells(lines[n])) for n in range(at, end) if n != at + 1])
+        if 3 <= end - at <= 30 and (_heads_layers(lines[at]) or _begins_layers(lines[at + 2 : min(end, at + MOST_SIDES)])):
+            yield _models([(n + 1, _cells(lines[n])) for n in range(at, end) if n != at + 1])
         at = max(end, at + 1)
+
+
+@functools.lru_cache(maxsize=1024)
+def _heads_layers(line: str) -> bool:
+    return "layers" in map(_side, _cells(line))
+
+
+def _begins_layers(lines: tuple[str, ...]) -> bool:
+    return any(_side(line.split("|", 2)[1].strip()) == "layers" for line in lines)
 
 
 def _cells(line: str) -> list[str]:
@@ -108,14 +118,15 @@ def _models(rows: list[tuple[int, list[str]]]) -> list[_Model]:
 
 
 def _model(cells: list[tuple[int, str, str, str]], name: str) -> _Model:
-    model = _Model(name, line=cells[0][0] if cells else 0)
+    model = _Model(name)
     model.mixed = is_mixture(name) or bool(_EXPERTS.search(name))
     for number, title, side, cell in cells:
         model.mixed = model.mixed or bool(_EXPERTS.search(title) and cell.strip(" -–"))
         model.mixed = model.mixed or side == "ffn" and bool(_EXPERTS.search(cell))
         if side == "params":
-            counted = _SIZE.search(cell)
-            model.params = label_parameters(counted[0]) if counted and "ctiv" not in cell else None
+            counted = _SIZE.search(cell) if "ctiv" not in cell else None
+            model.params = label_parameters(counted[0]) if counted else None
+            model.counted, model.unit = (counted[1], 1e6 if counted[2] in "mM" else 1e9) if counted else ("", 1e9)
         elif side == "heads/kv" and (pair := re.match(r"(\d+) ?/ ?(\d+)", cell)):
             model.sides |= {"heads": (int(pair[1]), number, title), "kv_heads": (int(pair[2]), number, title)}
         elif side in SIDES and (whole := re.fullmatch(r"(\d{1,3}(?:,\d{3})+|\d{1,7})", cell)):
@@ -135,13 +146,15 @@ def _sized(file: str, models: list[_Model]) -> Iterator[Finding]:
     if not odd or len(odd) > max(1, len(dense) // 3) or len(dense) == 1 and "ffn" not in dense[0].sides:
         return
     for model in odd:
+        low, high = _bounds(model, {})
+        if model.counted and digits.slips(model.counted, (low / model.unit * (1 - COUNTED), high / model.unit * (1 + COUNTED))):
+            continue  # the count is what was mistyped
         meant = [(name, other) for name in ("layers", "hidden", "ffn", "vocab", "kv_heads") if name in model.sides
                  for other in slipped(model.sides[name][0]) if _fits(model, {name: other}, tight=True)
                  and (name not in ("hidden", "ffn") or other % 64 == 0) and (name != "vocab" or other < LARGEST)]  # fmt: skip
         size = (model.params or model.size or (1.0, 0.0))[0]
         meant.sort(key=lambda one: far(size, *_bounds(model, {one[0]: one[1]})))
         names = {name for name, _ in meant}
-        low, high = _bounds(model, {})
         what = f'"{model.name}"' if model.size else ""
         what += f" of {model.params[0] / 1e9:.3g}B parameters" if model.params else ""
         options = "; " + " or ".join(f"{name} {other}" for name, other in meant) if meant else ""

@@ -26,6 +26,7 @@ from seatrial.tables.headings import NUMBER, clean, decimal, normal
 from seatrial.tables.tongues import in_english
 
 MOST_ROWS, MOST_LINES = 60, 4000
+CLEAR = ("the point moved", "two digits exchanged")
 NEAR, FAR = 0.03, 4.0
 """Within which a figure of a sentence is one of the rows; beyond which factor it is none of that column at all."""
 _MEAN = re.compile(r"\b(?:mean|average[ds]?|averages? out|avg\.?|on average|im (?:Mittel|Schnitt)|Mittelwert|durchschnittlich|"
@@ -54,12 +55,15 @@ _UNITS: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = (
     (re.compile(rf"\bHFU (?:of |is |was |at |: ?)?{_N}\s?%|{_N}\s?%\s?HFU\b", re.IGNORECASE), ("hfu",)),
     (re.compile(rf"{_N}\s?(?:s|sec|seconds?)(?: ?(?:/|per|a) ?(?:step|it(?:eration)?|update))\b", re.IGNORECASE),
      ("sec_per_it",)),
+    (re.compile(rf"\b(?:steps?|iterations?)(?: times?)?(?: of| takes?| is| in| at|:)? {_N}\s?s\b"), ("sec_per_it",)),
+    (re.compile(rf"{_N}\s?Gi?B(?= (?:of memory|peak|per GPU|a GPU|/ ?GPU|allocated|reserved|in use)\b)"), ("mem_value",)),
     (re.compile(rf"{_N}\s?(?:samples?|sequences|seqs?) ?(?:/|per|a) ?s(?:ec(?:ond)?)?\b", re.IGNORECASE), ("samples_per_s",)),
     (re.compile(rf"speed[- ]?up\b[^.;\d]{{0,20}}?{_N}\s?[x×]|{_N}\s?[x×] (?:speed[- ]?up|faster|gain)", re.IGNORECASE),
      ("+speedup",)),
 )  # fmt: skip
-_IN_A_UNIT = re.compile(r"tok|FLOP|[MH]FU|\d ?[x×]|speed|sample|se[qc]|/ ?s|s/|吞吐|秒|%")
-"""What a line has that speaks of a figure."""
+_CUES = (("/", "per"), ("/", "per", " a "), ("flop",), ("mfu",), ("hfu",), ("/", "per", " a "), ("step", "iteration"),
+         ("gb ", "gib "), ("/", "per", " a "), ("speed", "faster", "gain"))  # fmt: skip
+"""Letters one of which each of them needs."""
 _COUNTS = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10, "zwei": 2,
            "drei": 3, "vier": 4, "fünf": 5, "sechs": 6, "deux": 2, "trois": 3, "quatre": 4, "cinq": 5, "dos": 2, "tres": 3,
            "cuatro": 4, "cinco": 5, "due": 2, "tre": 3, "quattro": 4, "cinque": 5}  # fmt: skip
@@ -68,6 +72,7 @@ _COUNTED = re.compile(rf"\b(?:all|the|der|des|die|les|los|las|delle|dei|i|le|of|
                       re.IGNORECASE)  # fmt: skip
 _ALL_ROWS = re.compile(r"\b(?:all|the) (?:rows|runs|settings|table)\b|\b(?:table|rows) above\b|\bof the column\b",
                        re.IGNORECASE)  # fmt: skip
+_SENTENCES = re.compile(r"(?<=[^\d])[.;!?](?:\s|$)|(?<=\d)[.;]\s(?=[A-Z])")
 _SPEEDUP = re.compile(r"\bspeed ?up\b|\bgain\b|\bfaster\b|\bbeschleunigung\b|\bacceleration\b")
 
 
@@ -88,28 +93,33 @@ def check(sheet: Sheet) -> list[Finding]:
         tables = by_file.get(file, [])
         if tables and len(text.lines) <= MOST_LINES:
             for number, line in enumerate(text.lines, 1):
-                if line[:1] not in ("|", "#", "") and len(line) <= 1000 and _IN_A_UNIT.search(line):
+                if line[:1] not in ("|", "#", "") and len(line) <= 1000 and any(map(str.isdigit, line)):
                     found += _line(file, number, line, text.lines, tables)
     return found
 
 
 def _line(file: str, number: int, line: str, lines: tuple[str, ...], tables: list[list[Row]]) -> Iterator[Finding]:
-    for sentence in re.split(r"(?<=[^\d])[.;!?](?:\s|$)|(?<=\d)[.;]\s(?=[A-Z])", line):
-        mean, best = _MEAN.search(sentence), _BEST.search(sentence)
-        if not mean and not best or _OTHERS.search(sentence) or mean and _OF_STEPS.search(sentence):
+    near = _near(tables, lines, number)
+    if not near and not _MEAN.search(line):
+        return
+    for sentence in _SENTENCES.split(in_english(line)):
+        figures = list(_figures(sentence))
+        mean, best = (_MEAN.search(sentence), _BEST.search(sentence)) if figures else (None, None)
+        others = not figures or _OTHERS.search(sentence) or (_OF_STEPS if mean else _EARLIER).search(sentence)
+        if others:
             continue
-        if not mean and _EARLIER.search(sentence):
-            continue
-        figures = list(_figures(in_english(sentence)))
-        if len(figures) != 1:
-            continue  # which of them is the mean nobody can tell
-        yield from _told(file, number, figures[0], sentence, _near(tables, lines, number), tables, bool(mean))
+        if not mean and not best:
+            for figure in figures:
+                yield from _repeated(file, number, figure, near, tables)
+        elif len(figures) == 1:  # else which of them is the mean nobody can tell
+            yield from _told(file, number, figures[0], sentence, near, tables, bool(mean))
 
 
 def _figures(sentence: str) -> Iterator[_Figure]:
     seen: set[int] = set()
-    for pattern, fields in _UNITS:
-        for match in pattern.finditer(sentence):
+    letters = sentence.casefold()
+    for (pattern, fields), cues in zip(_UNITS, _CUES, strict=True):
+        for match in pattern.finditer(sentence) if any([cue in letters for cue in cues]) else ():
             at = next(place for place in range(1, len(match.groups()) + 1) if match[place])
             if match.start(at) not in seen:
                 seen.add(match.start(at))
@@ -176,6 +186,20 @@ def _told(file: str, number: int, figure: _Figure, sentence: str, rows: list[Row
     best = min(near) if figure.fields[0] == "sec_per_it" else max(near)
     level: Level = "error" if value > max(every) * (1 + open_) and _slipped(figure, best) else "warning"
     yield _finding(file, number, figure, best, "no row has it; the best of the rows above is", level)
+
+
+def _repeated(file: str, number: int, figure: _Figure, rows: list[Row], tables: list[list[Row]]) -> Iterator[Finding]:
+    """A figure that no row has, and one row has but for two digits or the point."""
+    near = _values(rows, figure.fields) if rows else []
+    every = [value for each in tables for value in _values(each[:MOST_ROWS], figure.fields)]
+    shown = digits.plain(figure.text)
+    if not near or len(re.sub(r"\D", "", shown).strip("0")) < 3 or any(abs(figure.value / one - 1) <= NEAR for one in every):
+        return
+    scale = figure.value / float(shown)
+    half = 0.5 * 10.0 ** -digits.places(figure.text)
+    meant = {one for one in near for slip in digits.slips(shown, (one / scale - half, one / scale + half)) if slip.how in CLEAR}
+    if len(meant) == 1:
+        yield _finding(file, number, figure, meant.pop(), "no row has it; one of the rows above has", "warning")
 
 
 def _slipped(figure: _Figure, meant: float) -> bool:
