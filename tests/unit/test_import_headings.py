@@ -10,7 +10,7 @@ HEADINGS = {
     "gpus":
         "# GPUs; #GPUs; gpu_num; GPU count; num_gpus; No. of GPUs; Number of GPUs; n_gpu; GPUs used; Total GPUs; "
         "World Size; # of GPUs; A100s; # H100; H100 GPUs; numGPUs; Num Devices; total devices; # accelerators; NPU num; "
-        "プロセス数; Prozesse; 进程数",
+        "プロセス数; Prozesse; 进程数; APU; APUs; CMGs; GPU台数",
     "nodes":
         "# nodes; Node count; num_nodes; No. nodes; #Nodes; total nodes; nNodes; Number of hosts",
     "dp":
@@ -113,7 +113,8 @@ def test_a_heading_is_its_field(heading, field):
     ("it/s", "it/s", "", ""), ("train_steps_per_second", "it/s", "", ""), ("Throughput (steps/s)", "it/s", "", ""),
     ("steps/sec", "it/s", "", ""), ("Iterations / second", "it/s", "", ""),
     ("Model TFLOP / sec / GPU", "", "process", "model"), ("TFLOP/s per chip", "", "process", ""),
-    ("TFLOPs per node", "", "node", ""),
+    ("TFLOPs per node", "", "node", ""), ("PFLOPS/box", "PFLOPS", "node", ""), ("PFLOPs/Knoten", "PFLOPS", "node", ""),
+    ("GFLOPS/CMG", "GFLOPS", "process", ""), ("TFLOPS job", "TFLOPS", "", ""), ("aggr. PF", "", "", ""),
     ("HW TFLOPS", "", "", "hardware"), ("Peak allocated (GB)", "GB", "", ""), ("peak_memory_gb", "GB", "", ""),
     ("Max reserved (GiB)", "GiB", "", ""), ("mem_gib", "GiB", "", ""), ("MFU (%)", "%", "", ""),
 ])  # fmt: skip
@@ -156,7 +157,7 @@ def test_a_batch_that_is_accumulated_is_not_that_of_all(tmp_path, heading):
     ("main (s/step); this PR (s/step); tok/s", "main (s/step)"), ("tok/s; baseline tok/s", "baseline tok/s"),
     ("s/it A100; s/it H100; tok/s", ""), ("TFLOPs/node; TFLOPs/GPU; MFU", "TFLOPs/node"),
     ("TFLOPs; model TFLOPs; MFU (989); MFU", "model TFLOPs; MFU"),
-    ("mem before (GiB); mem after (GiB); Δ mem", "mem before (GiB)"),
+    ("mem before (GiB); mem after (GiB); Δ mem", "mem before (GiB)"), ("ranks; TF/socket; TF/rank", "TF/socket"),
 ])  # fmt: skip
 def test_of_a_measure_before_and_after_a_change_the_last_is_the_records(headings, given):
     assert older(tuple(headings.split("; "))) == frozenset(given.split("; ") if given else ())
@@ -167,7 +168,9 @@ def test_of_a_measure_before_and_after_a_change_the_last_is_the_records(headings
     ("tokens/s; throughput per GPU; TFLOPs", "tokens_per_s; tokens_per_s_per_process; tflops"),
     ("tokens/s; throughput per GPU", "tokens_per_s; tflops"), ("tokens/s; TFLOPs; HW TFLOPs", "tokens_per_s; tflops; "),
     ("batch; grad accum; tokens/iter", "mbs; ; gbs"), ("batch; grad accum; s/it", "mbs; ; sec_per_it"),
-    ("batch; tokens/iter", "gbs; "), ("layers; hidden; heads; kv", "layers; hidden; heads; kv_heads"), ("GPUs; kv", "gpus; "),
+    ("batch; tokens/iter", "gbs; "), ("tokens/s; TF/socket; TF/rank; ranks", "tokens_per_s; ; tflops; gpus"),
+    ("ranks; number; s/it", "machine; gpus; sec_per_it"), ("台; 卡; 累积; MBS", "nodes; gpus; ; mbs"),
+    ("layers; hidden; heads; kv", "layers; hidden; heads; kv_heads"), ("GPUs; kv", "gpus; "),
 ])  # fmt: skip
 def test_what_a_heading_is_in_the_company_of_others(headings, fields):
     assert [one.field for one in settle([read_heading(heading) for heading in headings.split("; ")])] == fields.split("; ")

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 
-from seatrial.tables.names import BY_NAME, EACH, MEASURES, SETTINGS, Kind, by_measure, form, looked_up, normal
+from seatrial.tables.names import BY_NAME, EACH, MEASURES, OF_A_NODE, SETTINGS, Kind, by_measure, form, looked_up, normal
 from seatrial.tables.tongues import from_signs, in_english
 
 __all__ = ["MEASURES", "NUMBER", "SETTINGS", "Column", "Kind", "clean", "normal", "read_heading", "setting", "settle"]
@@ -185,8 +185,9 @@ def read_heading(raw: str) -> Column:
         return Column(heading=raw.strip(), parts=_parts(text) or next(filter(None, map(_parts, _BRACKET.findall(text))), ()))
     field, kind = found
     unit, per, formula = _heading_unit(kind, whole if rated else plain), _heading_per(plain), _formula_of(plain)
-    if field == "tflops" and re.search(r"\bg(iga)?flops?\b", plain):
-        unit = "GFLOPS"
+    if field in ("tflops", "aggr_pflops"):
+        usual = "tflops" if field == "tflops" else "pflops"
+        unit = next((word.upper() for word in form(plain).split() if word[1:] == "flops" and word != usual), unit)
     for part in inside:
         part = part.strip()
         words_in = normal(part)
@@ -240,12 +241,20 @@ def older(headings: tuple[str, ...]) -> frozenset[str]:
             given |= {heading for heading, at in marks.items() if at != last}
     for field in TWICE & {*measured}:
         # One quantity counted in two ways: of a device and of a node, by two peaks, with what is recomputed and without.
-        said = [one for one in measured[field] if one not in given and (field != "tflops" or "flop" in normal(one))]
-        given |= {*said} - {min(said, key=lambda heading: read_heading(heading).per == "node", default="")}
+        said = [one for one in measured[field] if one not in given and (field != "tflops" or "flops" in form(one))]
+        given |= {*said} - {min(said, key=lambda heading: (read_heading(heading).per == "node", not _counts(heading, headings)),
+                                default="")}  # fmt: skip
     paces = {heading: read_heading(heading).unit == "it/s" for heading in measured.get("sec_per_it", ())}
     if len(paces) > 1 and not all(paces[heading] or normal(heading) in _WEAK for heading in paces):
         given |= {heading for heading, inverse in paces.items() if inverse}  # beside the time that it is one over
     return frozenset(given)
+
+
+def _counts(heading: str, headings: tuple[str, ...]) -> bool:
+    """Whether a column counts what another one is per: `ranks` beside `TF/rank`."""
+    words = normal(heading).split()
+    of = words[-1].removesuffix("s") if words[-2:-1] == ["per"] else ""
+    return bool(of) and any(normal(other).removesuffix("s") == of for other in headings)
 
 
 TWICE = frozenset({"tflops", "mfu", "hfu", "mem_value"})
@@ -352,6 +361,7 @@ def _is_peak_memory(heading: str, named: set[str]) -> bool:
 
 
 _BYTES = frozenset("kb mb gb tb kib mib gib tib".split())
+_HOW_MANY = frozenset(("#", "n", "count", "qty", "number", "anzahl", "nombre", "数", "枚数"))
 _OF_A_DEVICE = {"bs", "bsz", "batch size", "batch"}
 _OF_EACH_DEVICE = frozenset(f"per {device}" for device in EACH)
 _BYTES_A_SECOND = re.compile(r"[kmgt]i?b per s")
@@ -387,7 +397,7 @@ def _settled(given: tuple[Column, ...]) -> list[Column]:
         columns[kept[0]] = Column(heading=columns[kept[0]].heading, field="mem_value", kind="memory")
     for at, (before, column) in enumerate(pairwise(columns), 1):
         # `GPU | #`: which, and how many.
-        if column.heading.strip().lower() in ("#", "n", "count", "qty") and before.field in ("gpus", "machine"):
+        if column.heading.strip().lower() in _HOW_MANY and before.field in ("gpus", "machine"):
             which = Column(heading=before.heading, field="machine", kind="word")
             many = Column(heading=column.heading, field="gpus", kind="count")
             columns = [*columns[: at - 1], which, many, *columns[at + 1 :]]
@@ -398,7 +408,7 @@ def _settled(given: tuple[Column, ...]) -> list[Column]:
     if "tokens_per_s" in named and sum(column.field == "tflops" for column in columns) > 1:
         # Beside all tokens and TFLOPs the throughput of a device is one of tokens.
         columns = [replace(one, field="tokens_per_s_per_process", kind="rate", per="")
-                   if one.field == "tflops" and "flop" not in normal(one.heading) else one for one in columns]  # fmt: skip
+                   if one.field == "tflops" and "flops" not in form(one.heading) else one for one in columns]  # fmt: skip
     columns = [_in_other_units(one, named) if not one.field and not one.parts else one for one in columns]
     past = older(tuple(column.heading for column in columns))
     columns = [Column(heading=one.heading) if one.heading in past else one for one in columns]
@@ -434,7 +444,7 @@ def _heading_per(plain: str) -> str:
     return "node" if _OF_A_NODE.search(plain) else ""
 
 
-_OF_A_NODE = re.compile(r"\bper (?:node|server|host)\b|^node\b")
+_OF_A_NODE = re.compile(rf"\bper (?:{'|'.join(OF_A_NODE)})\b|^node\b")
 
 
 def _formula_of(plain: str) -> str:

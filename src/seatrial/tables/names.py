@@ -31,7 +31,7 @@ machine word:
     pod, slice
 gpus:
     ngpu, tpu chips, nb gpu, nb gpus, npu num, gpus used, gcd, gcds, num gcds, hpu, hpus, num hpus, xpu, xpus, num xpus, tpus,
-    ipus, tiles, gaudis, sockets, cpu sockets, num sockets
+    ipus, tiles, gaudis, sockets, cpu sockets, num sockets, apu, apus, num apus, cmgs, num cmgs
 nodes:
     machines, compute nodes, nb nodes, num hosts, number of hosts
 dp:
@@ -176,8 +176,9 @@ _SAME = {word: one for one, words in {
 }.items() for word in words.split()}  # fmt: skip
 EACH = frozenset("gpu gpus device devices dev accelerator accelerators card cards chip chips npu npus tpu tpus hpu hpus xpu "
                  "xpus ipu tile gcd gcds process processes proc procs rank ranks worker workers "
-                 "socket sockets".split())
+                 "socket sockets apu apus cmg cmgs".split())
 """What a figure is per, where all mean one of the devices."""
+OF_A_NODE = frozenset("node server host box blade".split())
 _COUNTING = frozenset("num number no n count total".split())
 _AVERAGED = frozenset("avg average mean median achieved measured observed wall clock wallclock elapsed".split())
 """Words beside a name that change nothing: of a count, of a measurement."""
@@ -193,7 +194,7 @@ def form(text: str) -> str:
         per = bool(made) and made[-1] == "per"
         # A sequence is a sample in a rate alone.
         same = word if word in ("sequence", "seq") and "per" not in words else _SAME.get(word, word)
-        made.append("gpu" if per and word in EACH else "node" if per and word in ("server", "host") else same)
+        made.append("gpu" if per and word in EACH else "node" if per and word in OF_A_NODE else same)
     return " ".join(made)
 
 
@@ -233,7 +234,7 @@ def looked_up(text: str) -> tuple[str, Kind] | None:
     return None
 
 
-_OF_ALL = frozenset("total agg aggr aggregate aggregated cluster system overall global all sum whole".split())
+_OF_ALL = frozenset("total agg aggr aggregate aggregated cluster system overall global all sum whole job".split())
 _BESIDE = frozenset("throughput rate speed perf performance train training model est estimated per of the in".split())
 _BESIDE |= _AVERAGED
 _OF_A_STEP = frozenset("it batch update optimizer opt optim".split())
@@ -256,9 +257,9 @@ def by_measure(text: str) -> tuple[str, Kind] | None:
         return ("tokens_per_s_per_process" if each else "tokens_per_s"), "rate"
     if rest == {"samples", "s"} and not each:
         return "samples_per_s", "rate"
-    if rest <= _OF_FLOPS and len(rest & {"tflops", "gflops"}) == 1 and not of_all:
+    if rest <= _OF_FLOPS and len(rest & {"tflops", "gflops"}) == 1 and not of_all or rest - {"s"} == {"pflops", "node"}:
         return "tflops", "figure"
-    if rest <= {"pflops", "s"} and "pflops" in rest and not each:
+    if (rest - {"s"} == {"pflops"} or rest - {"s"} == {"tflops"} and of_all) and not each:
         return "aggr_pflops", "figure"
     timed = rest - _OF_TIME - _OF_A_STEP - {"s", "ms"}
     if not timed and rest & _OF_A_STEP and (words & _OF_TIME or rest & {"s", "ms"}) and not each | of_all:

@@ -93,6 +93,8 @@ per node: 1ノードあたり, 1ノード当たり, ノードあたり, ノー�
 per GPU: GPUあたり, GPU当たり, GPU毎, GPUごと, GPU 당, GPU당, 每GPU, 每 GPU, 单GPU, 单卡, 每卡, 每张卡, カードあたり
 nodes: ノード数, ノード, 节点数, 节点, 節点數
 GPUs: GPU数, GPU 数, GPU枚数, GPU卡数, 卡数, GPU數
+servers: 台数, 台
+GPUs: GPU台数
 processes: プロセス数, プロセス, 进程数, 进程, 프로세스 수
 throughput per GPU: 单卡吞吐量, 单卡吞吐, 每卡吞吐
 global batch size: グローバルバッチサイズ, グローバルバッチ, 全局批大小, 全局批次大小, 全局批量大小, 全局批次, 全局批量, 全局批
@@ -114,6 +116,7 @@ size: サイズ, 参数量, パラメータ数
 parameters: パラメータ, 参数
 groups: グループ, 组
 gradient accumulation: 勾配累積, 勾配蓄積, 梯度累积步数, 梯度累积, 累积步数, 그래디언트 누적, 그레이디언트 누적, 누적
+accumulation: 蓄積, 累積, 累积
 iteration: 反復, イテレーション, 迭代, 반복
 without recompute: 再計算なし, 无重计算, 不重计算
 recompute: 再計算, 重计算

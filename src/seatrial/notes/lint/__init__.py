@@ -27,10 +27,11 @@ from seatrial.notes.lint import (
     duplicates,
     experts,
     formulas,
-    lasted,
     grown,
+    lasted,
     layout,
     levels,
+    matrices,
     meshes,
     model_size,
     of_nodes,
@@ -38,7 +39,9 @@ from seatrial.notes.lint import (
     plausible,
     relations,
     repairs,
+    sentences,
     shapes,
+    spans,
     speeds,
     spent,
     status,
@@ -65,12 +68,12 @@ Rule = Callable[[Sheet], list[Finding]]
 RULES: tuple[Rule, ...] = (
     formulas.establish, relations.learn, layout.check_processes, meshes.check, cells.check, repairs.check, throughput.check,
     duplicates.check, layout.check_divisible, derived.check, model_size.check, plausible.check, speeds.check, status.check,
-    together.check, changes.check, phases.check, totals.check, levels.check, sums.check,
-    experts.check, spent.check,
+    together.check, changes.check, phases.check, totals.check, levels.check, sums.check, matrices.check, spans.check,
+    experts.check, spent.check, sentences.check,
 )  # fmt: skip
 """In the order that they run, the certain first: each uses what those before it proposed."""
 OF_COLUMNS: tuple[Rule, ...] = (relations.learn, repairs.check, together.check, changes.check, phases.check,
-                                totals.check, levels.check, sums.check)  # fmt: skip
+                                totals.check, levels.check, sums.check, matrices.check, spans.check)  # fmt: skip
 """Those that ask of no row whether it is a run."""
 BESIDES: tuple[Rule, ...] = (lasted.check, told.check, claimed.check, denied_shape.check,
                              denied.column_otherwise, shapes.check)

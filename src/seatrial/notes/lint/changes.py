@@ -67,6 +67,8 @@ def _plain(cell: str) -> str:
 
 def _told(rows: list[Row], heading: str, others: list[str]) -> Iterator[Finding]:
     said = [_PERCENT.fullmatch(_cell(row, heading)) for row in rows]
+    if said[0] is not None and float(said[0][2].replace(",", ".")) == 100:
+        return  # shares of the first row
     columns = {other: _column(rows, other) for other in others}
     columns = {other: column for other, column in columns.items() if len(column) - column.count(None) > FEWEST}
     best: tuple[int, str, list[Figure | None], Pairs, str] = (0, "", [], [], "")

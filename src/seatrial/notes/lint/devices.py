@@ -26,6 +26,8 @@ _WORD = re.compile(r"(?:(?<!\w)\d{1,5}[x×])?(\w+)")
 """A word, without how many there are of it: `8xH100`."""
 _TPU = re.compile(r"(?<![\w.])(v[56][ep])(?![\w.])|^(v[2-6][ep]?)(?=-\d+$|$)")
 """A chip of Google's where nobody says whose it is."""
+_HALF = re.compile(r"^\W*mi250x?\W+gcd\b")
+"""`MI250X-GCD`: half a card."""
 _APART = re.compile(r"\b(gaudi|rtx|tpu)[ -]?(?=v?\d)")
 _KINDS = re.compile(r"\b(?:[AHBL]20|[AL]4|T4|A[13]0|[AL]40S?|V100S?|P40|P100|[AH][18]00|H200|B[123]00|G[BH][23]00)\b|"
                     r"\bMI\d{3}X?\b|\bTPU ?v\d\w?|\bv[56][ep]\b|^v[2-6][ep]?$|\bGaudi ?\d?|\bA64FX\b",
@@ -78,6 +80,8 @@ def device_named(text: str) -> Device | None:
     if others:
         name = others.pop()
         memory, half, eighth = DATA_SHEETS[name]
+        if name.startswith("mi250") and _HALF.search(text) and eighth:
+            memory, half, eighth = memory / 2, eighth / 2, None
         peaks = {kind: peak for kind, peak in (("bf16", half), ("fp8", eighth)) if peak}
         return Device(name=name.upper(), kind="gpu", peak_tflops=peaks, memory_gib=memory, memory_gb_s=1.0)
     form = [name for name in sorted(found) if name.endswith("pcie") == ("pcie" in text)]

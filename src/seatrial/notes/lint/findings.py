@@ -53,7 +53,7 @@ CODES: dict[str, str] = {
     "dated-but-empty": "a date or a job number, but no result",
     "estimated": "an estimate and not a measurement: keep it out of fits",
     "extrapolated": "an exact multiple of another row's time",
-    "date-order": "dates that run backwards in a table",
+    "date-order": "dates that run backwards in a table, or leave no room for the days between them",
 }
 
 

@@ -54,6 +54,7 @@ def fill_axes(sheet: Sheet) -> None:
     the text names, where most rows prove it."""
     for mates in sheet.tables.values():
         _take_foreign(mates)
+        _fill_ordered(mates)
         _fill_single(mates)
         _fill_data(mates)
         for row in mates:
@@ -122,6 +123,38 @@ def _holds(row: Row) -> bool:
     record = row.record
     replicas, rest = divmod(record.gpus or 0, (record.tp or 1) * (record.pp or 1) * (record.cp or 1))
     return not rest and record.dp in (None, replicas)
+
+
+_AXIS = r"(?:TP|PP|DP|CP|FSDP|DDP|MP|tensor|pipeline|data|fsdp)"
+_ORDER = re.compile(rf"(?<![\w/]){_AXIS}(?:\s?[x×·*/-]\s?{_AXIS}){{1,3}}(?![\w/])")
+_SIDES = re.compile(r"\(?\s*\d{1,5}(?:\s*[x×·*/-]\s*\d{1,5}){1,3}\s*\)?")
+_AXES = {"TP": "tp", "MP": "tp", "tensor": "tp", "PP": "pp", "pipeline": "pp", "CP": "cp"}
+
+
+def _fill_ordered(mates: list[Row]) -> None:
+    """Cells such as `4x10x16` are degrees in the order that a line above says, `Layout TP x PP x DP`, where most rows have the
+    devices or nodes for them."""
+    first, degrees = mates[0], ("dp", "tp", "pp", "cp")
+    heading = next((one for one in first.extras if _SIDES.fullmatch(first.cells.get(one, ""))), "")
+    if not heading or any(row.record.dp or row.record.tp and row.shows("tp") for row in mates):
+        return
+    sides = {row: [*map(int, re.findall(r"\d+", cell))] for row in mates
+             if _SIDES.fullmatch(cell := row.cells.get(heading, ""))}  # fmt: skip
+    many = len(sides[first])
+    above = first.sheet.text(first).lines[: (first.record.source_line or 1) - 1]
+    orders = (match[0] for line in reversed(above) if not line.lstrip().startswith("|") for match in _ORDER.finditer(line))
+    order = next((axes for one in orders if len(axes := re.findall(_AXIS, one)) == many), None)
+    names = [_AXES.get(axis, "dp") for axis in order or ()]
+    whole = [Fraction(math.prod(its), count) for row, its in sides.items()
+             if len(its) == many and (count := row.record.gpus or row.record.nodes)]
+    usual, often = mode(whole)
+    if len({*names}) < max(1, len(names)) or often < max(2, 0.6 * len(whole)) or (usual != 1 and first.record.gpus):
+        return
+    for row, its in sides.items():
+        if len(its) == many and all(its):
+            known = dict(zip(names, its)) | {name: 1 for name in degrees[:3] if name not in names}
+            row.axes, row.axes_in = tuple(names), heading
+            row.record = replace(row.record, **known, inferred=tuple(name for name in row.record.inferred if name not in known))  # type: ignore[arg-type]
 
 
 _MANY = re.compile(r"\d+\s?[x×]\s?")
@@ -490,6 +523,9 @@ def _scored(row: Row, name: str, value: int, product: int, counted: int, mates: 
         return None
     batch = trial["dp"] * (record.mbs or 1)
     score = NOT_DIVISIBLE if record.gbs and record.gbs % batch else 0.0
+    steps = (row.beside("ga") or 0) * (record.mbs or 0)
+    accumulates, did = (bool(record.gbs) and record.gbs == dp * steps for dp in (trial["dp"], record.dp or 0))
+    score += IN_STEP * (accumulates - did)
     if layers and name == "pp" and layers % trial["pp"] and (layers + 2) % trial["pp"]:
         score += UNEVEN
     agrees = _tflops_agree(row, name, value, product if name in ("nodes", "gpus") else counted)
@@ -502,7 +538,7 @@ def _scored(row: Row, name: str, value: int, product: int, counted: int, mates: 
         score += COLUMN_HAS_IT * max(0.0, _share(column, value) - 0.5) + COLUMN_HAS_PRINTED * _share(column, printed)
     alike = row.sheet.laid_out(row.record.source_file).get((trial["dp"], trial["tp"], trial["pp"]), ())
     same = [other for other in alike if _same_layout(other, trial, row, name, value)]
-    if any(other.key == row.key and _same_run(other, row) for other in same):
+    if not (accumulates and not did) and any(other.key == row.key and _same_run(other, row) for other in same):
         score += CONTRADICTED
     elif same:
         score += LAYOUT_ELSEWHERE

@@ -2,12 +2,14 @@
 
     misses = Misses.of((off, digits) for each row)       of a relation that the rows of a table keep to
     misses.but(off, digits)                              what one row may miss it by beyond its digits, judged by the others
+    said(lines)                                          what the text says that they do: `up to 2 % apart`
 
 Where the others agree to their last digit nothing is allowed: there a slip of a hundredth is a slip.
 """
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -69,3 +71,23 @@ class Misses:
 
 
 NONE = Misses()
+
+
+WORDS = ("differ", "apart", "agree", "scatter", "noise", "window", "abweich", "fenster", "écart", "scart")
+"""One of them is in a sentence about it."""
+_AMOUNT = re.compile(
+    r"(?<![\d.,])(?:\d(?:[.,]\d)?\s?(?:-|–|to|bis|or|à)\s?)?(\d(?:[.,]\d+)?)\s?(?:%|per ?cent|prozent|pour ?cent|por ciento)|"
+    r"\b(?:an?|one|ein|einem|un|eines)\s(?:per ?cent|prozent|pour ?cent|por ciento)(\s(?:or|oder|ou) (?:two|zwei|deux))?",
+    re.IGNORECASE,
+)
+MOST_SAID = 0.03
+"""What is more is no scatter but a result."""
+
+
+def said(lines: Iterable[str]) -> float:
+    """By how much, as a share, times and rates differ at most as the text has it; 0 where it says nothing."""
+    sentences = (sentence for line in lines if len(line) <= 2000 and not line.lstrip().startswith("|")
+                 for sentence in re.split(r"(?<=[a-z)])[.;:] ", line) if any(word in sentence.casefold() for word in WORDS))
+    shares = [float((match[1] or ("2" if match[2] else "1")).replace(",", ".")) / 100
+              for sentence in sentences for match in _AMOUNT.finditer(sentence)]
+    return max((share for share in shares if share <= MOST_SAID), default=0.0)

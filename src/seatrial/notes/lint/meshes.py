@@ -24,7 +24,8 @@ FEWEST, MOST = 4, 0.75
 def check(sheet: Sheet) -> list[Finding]:
     found: list[Finding] = []
     for mates in sheet.tables.values():
-        for heading in [name for name, cell in mates[0].record.printed.items() if _sides(cell) and _unknown(name)]:
+        for heading in [name for name, cell in mates[0].record.printed.items()
+                        if _sides(cell) and _unknown(name) and name != mates[0].axes_in]:  # fmt: skip
             rows = [(row, cell, sides) for row in mates
                     if row.record.gpus and (sides := _sides(cell := row.record.printed.get(heading, "")))]  # fmt: skip
             odd = [each for each in rows if math.prod(each[2]) != each[0].record.gpus]

@@ -37,7 +37,7 @@ def check(sheet: Sheet) -> list[Finding]:
             found += _capacity(row)
         if row.record.mfu or row.record.hfu or row.fixed:
             found += _share(row)
-    rules = (_peaks, _memory_falls, _scaling, _by_size)
+    rules = (_peaks, _recomputed, _memory_falls, _scaling, _by_size)
     return found + [finding for mates in sheet.tables.values() for rule in rules for finding in rule(mates)]
 
 
@@ -201,6 +201,30 @@ def _slower(row: Row, other: Row) -> bool:
 
 
 _SLOWER = 0.12
+
+
+def _recomputed(mates: list[Row]) -> list[Finding]:
+    """More at a time in far less memory, and slower: recomputed, whatever its cell says, which is another in other rows."""
+    said = next((row.cell("recompute") for row in mates if row.record.recompute == "full" and row.cell("recompute")), "")
+    rows = [row for row in mates[:_MOST_COMPARED] if row.record.recompute == "none" and row.cell("recompute")
+            and row.record.mem_gib and row.record.mbs] if said else []
+    found = []
+    for row in rows:
+        for other in rows:
+            if (other.record.mbs or 0) >= (row.record.mbs or 0) or not same_configuration(row, other, but=("mbs", "gbs")):
+                continue
+            if (row.record.mem_gib or 0) > _LESS * (other.record.mem_gib or 0) or not _slower(row, other) or row.settled:
+                continue
+            less = f"{row.cell('mem_value')} at MBS {row.record.mbs} for {other.cell('mem_value')} at {other.record.mbs}"
+            message = f"{row.column('recompute')} {row.cell('recompute')} -> {said}: slower than {other.where}, and {less}"
+            found.append(row.find("memory-monotone", "warning", message, name="recompute", proposed=said))
+            row.reasons["mem_value"] = "memory-monotone"
+            break
+    return found
+
+
+_LESS, _MOST_COMPARED = 0.85, 60
+"""Of the memory of a smaller micro-batch: what is less is recomputed."""
 
 
 def _odd_one(small: Row, large: Row) -> Row | None:

@@ -12,20 +12,22 @@ from __future__ import annotations
 import bisect
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import pairwise
 
-from seatrial.notes.lint import exceptions
+from seatrial.notes.lint import exceptions, means
 from seatrial.notes.lint.devices import device_named, presets_in
 from seatrial.notes.read.gapped import may_begin, pipes_of_gaps
+from seatrial.notes.read.htmltables import pipes_of_html
 from seatrial.notes.read.led import led_sections
 from seatrial.notes.read.markdown import is_delimiter, scan
 from seatrial.notes.read.outline import HEADING, Chapters, Outline, Tree
 from seatrial.notes.read.sound import MOST_COUNTED
 from seatrial.record import Record
 from seatrial.spec import Device
+from seatrial.tables.headings import clean
 from seatrial.tables.tongues import in_english
 
 _N = r"(\d{1,3}(?:,\d{3})+(?!\d)(?:\.\d+)?|\d+(?:\.\d+)?)\s?([kK]?)(?![\w%.]*\d)"
@@ -96,7 +98,8 @@ _NO_STEP = "".join(f"(?<!{what} {verb} )" for what in ("step", "iteration", "upd
 _NO_STEP += "".join(f"(?<!{what}s {sign})" for what in ("sequence", "sample", "seq") for sign in ("= ", "≈ ", r"\(", "→ "))
 """`a step is 16k tokens`, `8 sequences = 16k tokens`, and `2 × 2048 tokens` a pair: not the length of one sequence."""
 LOOSE: dict[str, tuple[str, ...]] = {
-    "seq": (rf"(?=\d)(?<![x×*\d.,])(?<![x×*] ){_NO_STEP}{_N}[ -]tokens?\b(?! ?(?:per|/|a|in|of|global|for|budget)\b)(?!/)",),
+    "seq": (rf"(?=\d)(?<![x×*\d.,])(?<![x×*] ){_NO_STEP}{_N}[ -]tokens?\b(?! ?(?:per|/|a|in|of|global|for|budget)\b)(?!/)",
+            rf"(?:^|[,;(]) ?length{_IS}(?={_LENGTHS}(?!\w)){_N}"),
     "gbs": (rf"(?<!micro )(?<!micro-)(?<!local )(?<!per )(?<![\w-])batch{_IS}{_N}{_NO_TOKENS}"
             r"(?! (?:per|a|each)| ?[x×*] ?\d)",
             rf"\b{_N} (?:sequences|samples)(?: (?:a|per|each) (?:step|iteration|update)\b|[.,;]|$)"),
@@ -136,7 +139,8 @@ _OF_NODES: dict[str, _Cues] = {
     "gpus": (("",),), "procs_per_node": (("node",), ("node",), ("x", "×"), ("node",), ("node",), ("node",)),
 }
 """The same of those that need a device besides."""
-_LOOSE_CUES: dict[str, _Cues] = {"seq": (("token",),), "gbs": (("batch",), ("sequences", "samples")), "gpus": (("",),)}
+_LOOSE_CUES: dict[str, _Cues] = {"seq": (("token",), ("length",)), "gbs": (("batch",), ("sequences", "samples")),
+                                 "gpus": (("",),)}  # fmt: skip
 Pattern = tuple[tuple[str, ...], re.Pattern[str]]
 _CAPITAL = (r"\bV", r"\bT\s")
 """Letters that mean it where they are capital alone."""
@@ -557,6 +561,13 @@ def _apart(amounts: set[float]) -> frozenset[float]:
     return frozenset(math.log(more / less) for at, less in enumerate(few) for more in few[at + 1 :])
 
 
+def peaks_in(lines: Iterable[str]) -> list[float]:
+    """The TFLOPs that lines call a peak, or that of a device that they name."""
+    lines = [line for line in lines if len(line) <= 2000 and not line.lstrip().startswith("|")]
+    said = [line for line in lines if "peak" in (letters := line.casefold()) or "flop" in letters]
+    return [float(next(filter(None, match.groups()))) for line in said for match in _PEAK.finditer(line)]
+
+
 @dataclass(frozen=True)
 class Prose:
     lines: tuple[str, ...]
@@ -584,6 +595,10 @@ class Prose:
     @classmethod
     def of(cls, text: str) -> Prose:
         lines = text.splitlines()
+        if "</" in text:
+            for number, line in pipes_of_html(enumerate(text.splitlines(), 1)):
+                if line and not is_delimiter(line):
+                    lines[number - 1] = line if line.startswith(("|", "#")) else clean(line) if "<" in line else line
         if any(map(may_begin, lines)):
             for number, line in pipes_of_gaps(enumerate(text.splitlines(), 1)):
                 if line and not is_delimiter(line):
@@ -657,11 +672,7 @@ class Prose:
     @cached_property
     def peaks(self) -> list[float]:
         """The TFLOPs that the text says devices can do at most, where it names none that is known."""
-        if presets_in("\n".join(self.lines).lower()):
-            return []
-        lines = [line for line in self.lines if len(line) <= 2000 and not line.lstrip().startswith("|")]
-        said = [line for line in lines if "peak" in (letters := line.casefold()) or "flop" in letters]
-        return [float(next(filter(None, match.groups()))) for line in said for match in _PEAK.finditer(line)]
+        return [] if presets_in("\n".join(self.lines).lower()) else peaks_in(self.lines)
 
     @cached_property
     def exceptions(self) -> list[tuple[frozenset[float], str]]:
@@ -680,6 +691,11 @@ class Prose:
                   if "token" in _RATE_OF_TOKENS.sub("", in_english(line).casefold())
                   for match in _AMOUNT.finditer(line)}  # fmt: skip
         return _apart(flops), _apart(tokens)
+
+    @cached_property
+    def scatter(self) -> float:
+        """By how much times and rates differ, as the text says."""
+        return means.said(self.lines) if self.has(*means.WORDS) else 0.0
 
     @cached_property
     def paired(self) -> bool:

@@ -52,6 +52,11 @@ class Relation:
         return tuple(name for name, _ in self.terms if name in MEASURES)
 
     @functools.cached_property
+    def timed(self) -> bool:
+        """Whether a time or a rate is part of it, which are means."""
+        return any(name in _TIMED for name, _ in self.terms)
+
+    @functools.cached_property
     def of_steps(self) -> bool:
         """Whether the steps of accumulation are part of it."""
         return any(name == "ga" for name, _ in self.terms)
@@ -131,6 +136,7 @@ AT_ONCE = tuple(relation for relation in RELATIONS if relation.name.startswith("
 """A batch that is done in one step of accumulation: a table may keep to it without a word, and a row may not."""
 _AT_ONCE = frozenset(relation.name for relation in AT_ONCE)
 MEASURES = ("sec_per_it", "tflops", "tokens_per_s", "tokens_per_s_per_process", "samples_per_s", "mfu", "hfu", "aggr_pflops")
+_TIMED = frozenset(("sec_per_it", "tokens_per_s", "tokens_per_s_per_process", "samples_per_s"))
 _SAID = frozenset((*MEASURES, "nodes"))
 """What proves nothing where it was worked out from another cell."""
 ENOUGH_ROWS, MOST = 3, 0.66
@@ -789,7 +795,8 @@ def wobble(row: Row, relation: Relation, rule: Rule) -> float:
     """By how much the row may miss the rule beyond its digits, as the other rows do."""
     off = residue(row, relation)
     others = rule.misses.but(off - rule.constant, slack(row, relation)) if off is not None else 0.0
-    return max(4 * rule.scatter, others)
+    said = row.sheet.text(row).scatter if relation.timed else 0.0
+    return max(4 * rule.scatter, others, said)
 
 
 def scatters(row: Row) -> bool:
@@ -825,7 +832,22 @@ def rule_of(row: Row, relation: Relation) -> Rule | None:
             continue  # a column that nobody reads, or another model, may set what other tables have in common
         if (rule := rules.get(("file", file, name))) is not None and rule.support >= 2 and _is_kept(row, relation, rule, name):
             return rule
-    return _by_data_sheet(row, relation) or _of_another_precision(row, relation)
+    return _by_data_sheet(row, relation) or _of_another_precision(row, relation) or _recomputed_otherwise(row, relation)
+
+
+def _recomputed_otherwise(row: Row, relation: Relation) -> Rule | None:
+    """What the rows of the model with other recomputation keep to, where a row alone of its kind is off by more than the
+    recomputed pass, which may count or not."""
+    if relation.exact or "model" not in relation.apart or not row.record.recompute or row.reading is None:
+        return None
+    mates = [mate for mate in row.around if mate.record.recompute not in ("", row.record.recompute) and mate.reading is not None
+             and (mate.record.size_label, mate.seq) == (row.record.size_label, row.seq)]  # fmt: skip
+    rule = row.sheet.rules.get(("table", row.key, key_of(mates[0], relation))) if mates else None
+    off = residue(row, relation) if rule is not None else None
+    own = [mate for mate in row.around if mate is not row and key_of(mate, relation) == key_of(row, relation)]
+    if rule is None or off is None or own:
+        return None
+    return rule if abs(off - rule.constant) > math.log(4 / 3) + GRAVE else None
 
 
 def _is_kept(row: Row, relation: Relation, rule: Rule, name: tuple[object, ...]) -> bool:

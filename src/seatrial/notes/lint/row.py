@@ -47,7 +47,7 @@ PLAIN_NAMES = {
 _FIELDS = frozenset(one.name for one in fields(Record))
 _PLANNED = re.compile(r"planned|plan|estimate[d]?|est\.?|projected|projection|forecast|predicted|target|theoretical")
 _THOUSANDS = re.compile(r"\d ?([kKM])\b")
-_DIGIT, _WORD = re.compile(r"\d"), re.compile(r"[A-Za-z0-9]+")
+_DIGIT, _NUMBER, _WORD = re.compile(r"\d"), re.compile(r"\d+"), re.compile(r"[A-Za-z0-9]+")
 _REFERENCE = re.compile(r"duplicate|same|line|\bsee\b|\bref", re.IGNORECASE)
 """A heading of cells that point at other rows, `L40` for line 40: they set nothing."""
 
@@ -94,6 +94,10 @@ class Row:
     """Fields whose proposed value is what the others leave, and no slip of the hand from what is printed."""
     mixture: bool = False
     """Whether it is a mixture of experts, whose FLOPs and sizes no formula of a dense model gives."""
+    axes: tuple[str, ...] = ()
+    """The degrees that one cell holds, `4x10x16`, in the order that the text says."""
+    axes_in: str = ""
+    """The heading of that cell."""
     settled: bool = False
     """Whether a finding has explained how the row's figures belong together."""
     configuration: tuple[object, ...] | None = None
@@ -194,7 +198,7 @@ class Row:
         plain = digits.read(cell, value) if (cell := self.cell(name)) else digits.from_value(value)
         if plain is not None and name == "sec_per_it" and self.record.time_unit == "it/s":
             plain = replace(plain, scale=1.0, inverse=True)
-        elif plain is not None and plain.scale != 1.0 and self.record.time_unit != "ms" and _in_thousands(plain.scale):
+        elif plain is not None and "," in cell and self.record.time_unit != "ms" and _in_thousands(plain.scale):
             plain = replace(plain, scale=1.0)  # 7,042 with a decimal comma
         return plain if plain is None else self.sheet.steps(self.key, name).applied(plain)
 
@@ -249,7 +253,7 @@ class Row:
     @once
     def in_parts(self) -> frozenset[str]:
         named = parts_of(tuple(self.record.printed))
-        return named.union(part for cell in self.record.extra.values() for part in laid_out(cell))
+        return named.union(self.axes, *(laid_out(cell) for cell in self.record.extra.values()))
 
     def states(self, name: str) -> bool:
         """Whether the row itself prints the field, rather than the text around it."""
@@ -403,6 +407,9 @@ class Row:
         """Something to say about this row, and of which cell: by its field, or by the heading and what is printed there."""
         if name:
             column, printed = self.column(name), self.cell(name) or _plain(getattr(self.record, name, None))
+            if name in self.axes:
+                column, printed = self.axes_in, self.cells.get(self.axes_in, "")
+                proposed = proposed and _with_side(printed, self.axes.index(name), proposed)
             if proposed and name == "gbs" and proposed.isdigit() and self.of_tokens:
                 proposed = self.of_tokens.like(int(proposed))
             proposed = digits.as_there(printed or "", self.printed(name) if name in MEASURED else None, proposed)
@@ -418,6 +425,12 @@ class Row:
         self.fixed[name] = value
         if name in ("layers", "hidden", "seq"):
             setattr(self, name, round(value))
+
+
+def _with_side(mesh: str, at: int, side: str) -> str:
+    """`4x10x16` with another number in one place."""
+    sides = iter(range(len(mesh)))
+    return _NUMBER.sub(lambda match: side if next(sides) == at else match.group(), mesh)
 
 
 def _in_thousands(scale: float) -> bool:

@@ -31,6 +31,7 @@ _UNITS = re.compile(
 _GROUPS = re.compile(r"\d{1,3}(?:[ ,'\u00a0\u2009\u202f]\d{1,4})+(?:\.\d+)?")
 _FOREIGN = re.compile(r"' is (?:a share|memory|FLOP/s|another rate)$")
 _FRACTION = re.compile(r" is not a whole number$")
+_WAITS = re.compile(r"pending|queued|scheduled|submitted|planned|waiting", re.IGNORECASE)
 _JOB = re.compile(r"\b\d{6,}\b")
 _FIGURES = operator.attrgetter(*MEASURED)
 
@@ -87,11 +88,16 @@ def state(row: Row) -> Iterator[Finding]:
     if record.state == "planned" or record.state == "measured" and not any(figure is not None for figure in _FIGURES(record)):
         notes = " ".join(cell for heading, cell in record.printed.items() if field_of(heading) in ("notes", "date", "run_id"))
         job = _JOB.search(notes)
-        if (record.date or job) and not read_status(row.cell("outcome") or row.cell("state")).planned:
+        waits = any(_WAITS.fullmatch(row.cell(name)) for name in ("outcome", "state"))
+        if (record.date or job) and not waits and not read_status(row.cell("outcome") or row.cell("state")).planned:
             what = [f"a date ({record.date})"] * bool(record.date) + ([f"a job number ({job[0]})"] if job else [])
             yield row.find("dated-but-empty", "warning", f"{' and '.join(what)} but no result: did it run?")
         else:
             yield row.find("plan-only", "info", "never run: no date and no result")
+
+
+STOPPED = ("timeout", "cancelled")
+"""What ends a run that went well until then."""
 
 
 def contradicted(row: Row) -> Iterator[Finding]:
@@ -104,7 +110,7 @@ def contradicted(row: Row) -> Iterator[Finding]:
         return
     rated = any(getattr(record, one) for one in RATES)
     time = row.cell("sec_per_it") or record.sec_per_it
-    if not (record.sec_per_it or rated) or (record.iteration or 0) > 1:  # it ran so far before it failed
+    if not (record.sec_per_it or rated) or (record.iteration or 0) > 1 or failed in STOPPED:  # it ran so far before it failed
         return
     name = "outcome" if row.cell("outcome") else "state"
     if rated:

@@ -368,7 +368,7 @@ def check(sheet: Sheet) -> list[Finding]:
         if factor is not None and abs(math.log(factor)) < WINDOW:  # figures that scatter, by the formula that the text states
             wrong, factor = [row for row in wrong if abs(math.log(ratios[row] or 1)) > WINDOW + slack(row)], None
         elif factor is not None:
-            found.append(_unknown_formula(rows, factor))
+            found.append(_another_sequence(rows) or _unknown_formula(rows, factor))
             wrong = [row for row in rows if abs(math.log((ratios[row] or 1) / factor)) > 0.02 + slack(row)]
         explained = {row: explanations(row, agreeing) for row in wrong if row in asked}
         _exchanges(explained)
@@ -483,6 +483,23 @@ def _unknown_formula(rows: list[Row], factor: float) -> Finding:
     return rows[0].find("tflops-mismatch", "info", message, name="tflops")
 
 
+def _another_sequence(rows: list[Row]) -> Finding | None:
+    """A sequence by which nearly all rows follow the formula that the text writes down, and by that which it states none."""
+    first, stated = rows[0], rows[0].stated_above("seq")
+    formula = first.sheet.text(first).formula
+    if not formula or stated is None or len(rows) <= 3 or any(row.shows("seq") for row in rows):
+        return None
+    written = Reading(formula=formula, recompute="none")
+    follow = {seq: sum(abs(math.log(written.ratio(row, seq=seq) or 9)) < SMALL / 2 + slack(row) for row in rows)
+              for seq in (stated[0], *_SEQUENCES) if isinstance(seq, int)}  # fmt: skip
+    meant = max(follow, key=lambda seq: follow[seq], default=0)
+    if meant == stated[0] or follow[meant] < 0.8 * len(rows) or follow[stated[0]]:  # type: ignore[index]
+        return None
+    message = f"line {stated[1]} says {first.column('seq')} {stated[0]}, and the TFLOPs of the rows below agree on {meant}"
+    return Finding(file=first.record.source_file, line=stated[1], code="header-vs-row", level="error", message=message,
+                   column=first.column("seq"), printed=str(stated[0]), proposed=str(meant))  # fmt: skip
+
+
 def _report(row: Row, explanations: list[Explanation], factor: float | None, *, shared: bool = False) -> list[Finding]:
     """`shared`: another row is off by the same factor, which is a habit rather than a slip where nothing explains it."""
     reading, shown, sec = reading_of(row), row.printed("tflops"), row.printed("sec_per_it")
@@ -505,6 +522,8 @@ def _report(row: Row, explanations: list[Explanation], factor: float | None, *, 
         "row" in best.message and fits_label(row))  # fmt: skip
     proven = _proven(row) if abs(off) > MODELS_DIFFER or row.record.family else _proven(row) and _has_kin(row)
     proven = proven and (reading.formula != "label" or abs(off) > BY_LABEL)
+    proven = proven and abs(off) > row.sheet.text(row).scatter + coarse
+    proven = proven and (abs(off) > 2 * SMALL or reading.formula != ALIKE or _to_the_digit(row))
     level = level if proven and (of_shape or not of_another_shape(row, -math.log1p(max(off, LEAST)))) else "info"
     rivals = [e for e in explanations[1:] if best is not None and best.score - e.score < MARGIN]
     if best is not None and best.code in ("ms-not-s", "time-unit") and not rivals:
@@ -521,6 +540,14 @@ def _report(row: Row, explanations: list[Explanation], factor: float | None, *, 
         level = "info" if abs(off) < 4 * coarse else "warning"  # of short figures several roundings may come together
     shared = shared or abs(off) < relations.GRAVE and relations.scatters(row)
     return [row.find("tflops-mismatch", "info" if shared else level, f"{facts}; {open_end}", name="tflops")]
+
+
+def _to_the_digit(row: Row) -> bool:
+    """Whether nearly all other rows of the table have what is common to them within their digits: else figures scatter."""
+    reading = reading_of(row)
+    offs = [(abs(math.log(ratio)), slack(mate)) for mate in row.around if mate is not row and mate.reading == reading
+            and mate.complete and (ratio := reading.ratio(mate))]  # fmt: skip
+    return sum(off <= may + TINY / 2 for off, may in offs) > 0.8 * len(offs)
 
 
 def _has_kin(row: Row) -> bool:

@@ -65,6 +65,11 @@ _OF_TRAINING = re.compile(r"^(?:total|training|wall clock|wall|in training|all) 
 MOST_LISTED = 12
 _SPELLED = {"thousand": "k", "million": "M"}
 _TIMES = {"k": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
+_BYTES = re.compile(r"\b[kmgtp]i?b\b|\bmemory\b|\bbytes\b")
+MOST_OF_PARTS = 3
+"""Columns of a table of parts: what they are, how much, and which share."""
+MOVED, FAR = ("the point moved", "two digits exchanged"), 5.0
+"""Slips that change a figure by far, and how many times what the digits leave open they have to."""
 OFF, NEAR, CLOSELY = 0.02, 0.02, 0.01
 """From which share on a total is off; within which, of a sentence, it agrees with what rows scatter
 about; and how closely one row's figure has to make up for what it is off by."""
@@ -132,7 +137,8 @@ def _one_row(row: Row, members: list[Row], ways: Callable[[list[float]], list[fl
         if not shown or any(one is None for one in column) or not 0 < float(shown) < math.inf:
             continue
         words = f"{normal(in_english(clean(heading), surely=True))} {heading}"
-        if added and (not _ADDED.search(words) or _A_RATE.search(words)):
+        of_memory = added and len(row.record.printed) <= MOST_OF_PARTS and _BYTES.search(words) is not None
+        if added and (not _ADDED.search(words) and not of_memory or _A_RATE.search(words)):
             continue
         given = [ways([one[at] for one in column if one is not None]) for at in (0, 1)]
         rounding = sum(_half(member.record.printed.get(heading, "")) for member in members)
@@ -143,8 +149,8 @@ def _one_row(row: Row, members: list[Row], ways: Callable[[list[float]], list[fl
         if meant > 0 and abs(math.log(float(shown) / meant)) > OFF:
             figures = {member: one[1] for member, one in zip(members, column) if one is not None}
             blamed = _member(cell, float(shown) - meant, open_, figures, heading) if added else None
-            if blamed is not None:
-                yield blamed
+            if blamed is not None or of_memory:  # of which the last row may be what all of them leave
+                yield from [blamed] if blamed is not None else ()
                 continue
             what = "the rows above add up to" if added else "the mean of the rows above is"
             proposed = _like(cell, meant)
@@ -158,19 +164,23 @@ def _member(cell: str, short: float, open_: float, figures: dict[Row, float], he
     total = math.fsum(figures.values())
     if digits.slip(cell, (total - open_, total + open_)) is not None:
         return None
-    found: list[tuple[Row, float, str]] = []
+    found: list[tuple[Row, str, str]] = []
     for row, figure in figures.items():
         needed, own = figure + short, row.record.printed[heading]
-        if not open_ < needed * CLOSELY:
+        slips = digits.slips(own, (needed - open_, needed + open_)) if FAR * open_ < needed else []
+        if not open_ < needed * CLOSELY:  # what is coarse tells a slip by which much is moved
+            slips = [slip for slip in slips if slip.how in MOVED and abs(figure / needed - 1) > FAR * open_ / needed]
+            found += [(row, slips[0].text, f" ({slips[0].how})")] if slips else []
             continue
-        slips = digits.slips(own, (needed - open_, needed + open_))
         parts = {count for count in (row.procs, row.world, 2, 4, 8) if count and count > 1}  # four or eight in nodes, mostly
-        of = any(abs(figure / needed / times - 1) <= CLOSELY for count in parts for times in (count, 1 / count))
-        found += [(row, needed, f" ({slips[0].how})" if slips else " (of more devices or fewer)")] if slips or of else []
+        of = any(abs(figure / needed / times - 1) <= (CLOSELY if count > 2 else open_ / needed)
+                 for count in parts for times in (count, 1 / count))  # fmt: skip
+        how = f" ({slips[0].how})" if slips else " (of more devices or fewer)"
+        found += [(row, _like(own, needed), how)] if slips or of else []
     if len(found) != 1:
         return None
-    row, needed, how = found[0]
-    own, proposed = row.record.printed[heading].strip(), _like(row.record.printed[heading], needed)
+    row, proposed, how = found[0]
+    own = row.record.printed[heading].strip()
     message = f"{heading} {own} -> {proposed}{how}: with it the rows add up to {cell.strip()} below"
     return row.find("aggregate", "error", message, column=heading, printed=own, proposed=proposed)
 

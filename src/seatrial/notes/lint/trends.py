@@ -16,7 +16,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from seatrial.notes.lint.digits import slip, slips
+from seatrial.notes.lint.broken import broken_and_kept
+from seatrial.notes.lint.digits import slips
 from seatrial.notes.lint.duplicates import settings
 from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.labels import label_parameters
@@ -181,7 +182,8 @@ def _memory_points(rows: list[Row]) -> list[Finding]:
             if (figure := row.printed("mem_value")) is None:
                 continue
             scale = figure.value / memory
-            typed = slip(figure.like(figure.value), figure.span(0.85 * low * scale, 1.18 * high * scale))
+            open_ = slips(figure.like(figure.value), figure.span(0.85 * low * scale, 1.18 * high * scale))
+            typed = next((one for one in open_ if one.how == "the point moved"), open_[0] if open_ else None)
             if typed is None or typed.how not in ("the point moved", "a digit too many", "a digit lost"):
                 continue
             row.reasons["mem_value"] = "outlier"
@@ -236,6 +238,8 @@ def _said(rows: list[Row], at: int, table: _Compared, name: str, values: np.ndar
     moved = next((one.text for one in typed if one.how == "the point moved"), None)
     certain = moved is not None and table.denied[at].sum() >= DENIED and abs(table.off[at, nearest]) > CERTAIN
     differ = ", ".join(_differences(row, other))
+    if not differ and any(name in relation.measures and len(relation.measures) > 1 for relation, _ in broken_and_kept(row)[1]):
+        return  # two figures that agree were measured: what differs is in words, or the run was slow
     expected = f"with {differ} it may be {low:.3g} to {high:.3g}" if differ else "no setting differs"
     what = f"{row.cell(name)} -> {moved} (the point moved)" if moved else row.cell(name)
     message = f"{what}: {other.where} has {other.cell(name)}, and {expected}"

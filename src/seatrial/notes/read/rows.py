@@ -23,7 +23,7 @@ from seatrial.notes.read.sound import MOST_COUNTED
 from seatrial.notes.read.statements import read_statements, read_status
 from seatrial.record import Outcome, Record, State, Status
 from seatrial.tables import Problem, Where
-from seatrial.tables.headings import MEASURES, NUMBER, Column, accumulates, clean, decimal, normal, setting
+from seatrial.tables.headings import MEASURES, NUMBER, Column, accumulates, clean, decimal, normal, read_heading, setting
 from seatrial.tables.unknown import unknown_columns
 
 ESTIMATE_MARKS = ("^", "~")
@@ -70,6 +70,8 @@ def row_record(
             file=where.file, line=where.line, cell=text[:80], message="a row in which nothing is said", level="row", rows=1
         )
         return None, [problem]
+    if row.configured and {"gpus", "nodes"} & row.values.keys():
+        row.configured = {name: value for name, value in row.configured.items() if name not in ("gpus", "nodes")}
     row.values = {**row.configured, **row.values}
     machine = str(row.values.get("machine", ""))
     devices = _COUNTED.match(machine) or _SLICE.fullmatch(machine)
@@ -142,8 +144,14 @@ _OF_MEMORY = frozenset({"peak", "max", "maximum", "alloc", "allocated", "reserve
 _MEMORY_CELL = re.compile(r"~?[\d.,]+\s?[MG]i?B", re.IGNORECASE)
 
 
+_RAN_IN = re.compile(r"(?:ok|done|passed|fits|success\w*|completed)[\s,;:(]+([\d.,]+\s?[MG]i?B)\)?", re.IGNORECASE)
+"""`ok, 40.9 GiB`: what came of a run, and how much it needed."""
+
+
 def holds_memory(heading: str, raw: str) -> bool:
     """`peak` of 45.1 GiB: the cell says what the heading does not."""
+    if _RAN_IN.fullmatch(clean(raw)):
+        return read_heading(heading).kind in ("state", "outcome")
     return bool(_OF_MEMORY & {*normal(heading).split()}) and _MEMORY_CELL.fullmatch(clean(raw)) is not None
 
 
@@ -166,6 +174,10 @@ def _with_point(raw: str) -> str:
     return re.sub(r"(?<![\d.,])(\d+),(\d{3})(?![\d.,])", r"\1.\2", raw)
 
 
+_OF_A_PART = re.compile(r"(?:[a-z]+ ?)?(?:/|\bper\b|\bje\b|\bpro\b|\bpar\b) ?[a-z]", re.IGNORECASE)
+"""`4 ranks / socket`: as many of each, and not in all."""
+
+
 def _take(row: _OpenRow, column: Column, raw: str) -> None:
     if column.field == "throughput" and (match := _PACE.search(clean(raw))):
         # A speed whose cells say that it is a time.
@@ -184,6 +196,9 @@ def _take(row: _OpenRow, column: Column, raw: str) -> None:
     if column.parts:
         _take_parts(row, column, raw)
         return
+    if column.field in ("gpus", "nodes") and cell.text and _OF_A_PART.match(cell.text):
+        row.extra[column.heading] = clean(raw)
+        return
     card = column.field == "gpus" and _is_card(column.heading, clean(raw))
     named = card or column.field == "gpus" and (cell.unread or cell.text.startswith(("x", "×")))
     if named and _take_devices(row, f"RTX {clean(raw)}" if card else clean(raw)):
@@ -201,6 +216,8 @@ def _take(row: _OpenRow, column: Column, raw: str) -> None:
         _take_settings(row, str(value or ""))
     elif column.kind in ("state", "outcome"):
         row.remarks.append((column.field, str(value or "")))
+        if (ran := _RAN_IN.fullmatch(str(value or ""))) and "mem_value" not in row.values:
+            _take(row, Column(field="mem_value", kind="memory", heading=column.heading), ran[1])
     elif not column.field or column.kind in ("names", "source"):
         # Where a table of our own names fields, or a file and a line, anybody's has words.
         if value:
@@ -224,6 +241,8 @@ def _take(row: _OpenRow, column: Column, raw: str) -> None:
 
 _SAID = re.compile(r"([A-Za-z][A-Za-z _-]{1,18}?)[ =:]{0,3}(\d{1,7})( ?[kK]i?)?|(\d{1,4}) ?[kK]i? (ctx|context|seq|sequences?)")
 
+_COUNTED_OUT = re.compile(r"(\d{1,5}) ([^\W\d]{2,12})")
+"""`64 nodes`: of this row, where a sentence counts those of the others."""
 _A_MODEL = re.compile(
     r"(?:meta-?)?(?:llama|gpt|qwen|mi[sx]tral|gemma|phi|falcon|bloom|opt|pythia|olmo|deepseek|yi|nemotron|tinyllama|smollm|palm|mpt)"
     r"[\w .-]{0,16}?[ -]?(?:\d{1,3}x)?\d{1,4}(?:\.\d{1,3})? ?[MBT]", re.IGNORECASE)
@@ -239,7 +258,9 @@ def _said_in_words(text: str) -> dict[str, int]:
         column = setting(match[1] or "seq")
         if column is not None and column.field in ("seq", "gbs") and normal(match[1] or "seq") not in _VAGUE:
             said[column.field] = int(match[2] or match[4]) * (1024 if match[3] or match[4] else 1)
-    return said
+    counts = [match for match in map(_COUNTED_OUT.fullmatch, re.split(r"\s*[,;]\s*", text)) if match] if len(text) < 60 else []
+    return said | {column.field: int(match[1]) for match in counts
+                   if (column := read_heading(match[2])).field in ("nodes", "gpus") and column.kind == "count"}
 
 
 _AXES = {"dp": "dp", "ddp": "dp", "fsdp": "dp", "tp": "tp", "mp": "tp", "pp": "pp", "cp": "cp", "ep": "ep",
