@@ -732,10 +732,11 @@ class Prose:
     def capacity(self, line: int | None) -> tuple[float, str] | None:
         """The usable memory in GiB as the text puts it, and where: the nearest sentence above, or right below the table.
 
-        A sentence above holds up to the next heading of the first level, one below only where no heading stands between."""
+        A sentence above holds up to the next heading of the first level, one below only where no heading stands between; where
+        the row's own sections have none, one of those beside them speaks for the machine."""
         at = line or 0
         if not self.limits:
-            return None
+            return None if self.whole is None else self.whole.capacity(line)
         above = [limit for limit in self.limits if limit[0] <= at and not self._heading_between(limit[0], at, "# ")]
         below = [limit for limit in self.limits if limit[0] > at and not self._heading_between(at, limit[0], "#")]
         near = min([*above, *below], key=lambda limit: (abs(limit[0] - at), limit[0] > at), default=None)

@@ -8,6 +8,7 @@ sentence is said once, by rules of their own (`ms-not-s` of all rows, `header-vs
 """
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -17,6 +18,8 @@ from seatrial.notes.lint.sheet import Sheet
 MOST = {"batch-divisible": 0.25, "outlier": 0.25, "memory-over-capacity": 0.5, "over-peak": 0.5, "world-size": 0.5,
         "rate-mismatch": 0.6, "tflops-mismatch": 0.6}  # fmt: skip
 """Which share of the rows of a table a law may contradict."""
+_STATED = re.compile(r"\(line \d+ says ")
+"""That the text says it otherwise: then the rows are wrong, all of them."""
 FEWEST = 2
 """Rows of which one alone is a slip, and never many."""
 
@@ -26,7 +29,7 @@ def temper(found: Iterable[Finding], sheet: Sheet) -> list[Finding]:
     tables = {(row.record.source_file, row.record.source_line): row.key for row in sheet.rows if row.tabular}
     wrong: dict[tuple[tuple[str, int | None], str], set[int | None]] = {}
     for one in found:
-        if one.level == "error" and one.code in MOST and (one.file, one.line) in tables:
+        if one.level == "error" and one.code in MOST and (one.file, one.line) in tables and not _STATED.search(one.message):
             wrong.setdefault((tables[one.file, one.line], one.code), set()).add(one.line)
     many = {(key, code): f"; {len(lines)} of {len(sheet.tables[key])} rows are off so: is a setting missing, or misread?"
             for (key, code), lines in wrong.items()
