@@ -181,3 +181,111 @@ def test_a_whole_number_does_not_get_a_zero_that_nobody_typed(lint):
         d  16  3.738  877
     """)
     assert said(lint(note)) == [(8, "s/step", "37.38")]
+
+
+def test_micro_batches_as_the_text_names_their_column(lint):
+    note = "256 sequences per step. `q` = micro batches per step and pipeline.\n\n" + table("""
+        GPUs  TP  PP  DP  mbs  q  s/step
+        32  4  2  4  1  64  20.1
+        32  2  4  4  1  64  19.4
+        32  2  2  8  1  32  18.8
+        32  2  2  8  2  16  18.1
+        32  4  4  2  1  128  21.3
+    """)
+    assert lint(note) == []
+    assert said(lint(note.replace("| 2 | 16 |", "| 2 | 64 |"))) == [(8, "q", "16")]
+
+
+def test_a_batch_that_grows_with_the_micro_batch(lint):
+    note = "Without accumulation, one node.\n\n" + table("""
+        micro batch  ms/step  samples/s
+        1  402  19.9
+        2  731  21.9
+        4  1388  23.1
+        8  2690  23.8
+    """)
+    assert lint(note) == []
+    assert [(f.line, f.column) for f in lint(note.replace("23.1", "11.5"))] == [(7, "samples/s")]
+
+
+def test_two_rows_of_three_prove_a_definition(lint):
+    note = "48 samples per step.\n\n" + table("""
+        kind  s/step  samples/s
+        main  1.987  24.28
+        PR  1.861  25.66
+        other  1.902  25.34
+    """)
+    assert lint(note) == []
+    assert said(lint(note.replace("1.902", "1902"))) == [(7, "s/step", "1.902")]
+
+
+CHANGED = "Sequence length is 2048 (Mixer: 4096).\n\n" + table("""
+    model  GPUs  GBS  s/step  tokens/s  gain
+    Base 3B  16  128  5.24 → 4.71  50.0k → 55.7k  1.11x
+    Base 7B  32  256  9.83 → 8.97  53.3k → 58.4k  1.10x
+    Base 13B  32  128  8.66 → 8.10  30.3k → 32.4k  1.07x
+    Mixer 7B  32  128  10.11 → 9.22  51.9k → 56.9k  1.10x
+""")
+
+
+def test_cells_with_a_figure_before_a_change_and_after_it(lint):
+    assert lint(CHANGED) == []
+    assert said(lint(CHANGED.replace("9.83 → 8.97", "9.83 → 89.7"))) == [(6, "s/step", "9.83 → 8.97")]
+    assert said(lint(CHANGED.replace("1.07x", "1.27x"))) == [(7, "gain", "1.07")]
+
+
+def test_releases_as_headings_are_of_what_the_text_says(lint):
+    note = "Before and after in tokens/s per GPU.\n\n" + table("""
+        recipe  GPUs  v1.3  v1.4  gain
+        a-8b  8  6,911  7,533  9 %
+        b-8b  8  7,004  7,494  7 %
+        c-8b  16  6,544  7,264  11 %
+        d-8b  16  6,402  6,850  7 %
+        e-8b  16  6,101  6,406  5 %
+    """)
+    assert lint(note) == []
+    assert said(lint(note.replace("11 %", "31 %"))) == [(7, "gain", "11 %")]
+
+
+def test_a_rate_that_the_text_gives_per_node(lint):
+    note = "4096 tokens. Cards come in nodes of eight; **tokens/s is per node** here, TFLOPs per card.\n\n" + table("""
+        setup  cards  tokens/s  TFLOPs
+        plain  8  38,402  194.2
+        graphs  8  41,484  209.8
+        graphs, two nodes  16  40,857  206.6
+        graphs, four nodes  32  39,490  199.7
+    """)
+    assert lint(note) == []
+    (found,) = lint(note.replace("40,857", "5,107"))
+    assert (found.line, found.column, found.level) == (7, "tokens/s", "error")
+
+
+def test_the_side_of_a_shape_that_a_slip_explains(lint):
+    note = "| property | value |\n|---|---|\n| layers | 32 |\n| hidden size | 4096 |\n| FFN size | 11008 |\n"
+    note += "| heads (KV heads) | 32 (32) |\n| vocabulary | 32,000 |\n| parameters | 6.74B |\n"
+    assert lint(note) == []
+    assert said(lint(note.replace("11008", "110088"))) == [(5, "ffn", "11008")]
+
+
+def test_the_row_that_a_total_of_the_text_blames(lint):
+    note = table("""
+        stage  GPU hours  cost
+        one  4,210  5,052
+        two  36,950  44,340
+        three  9,560  11,472
+    """)
+    total = "\nIn all 50,720 GPU hours and $60,864.\n"
+    assert lint(note + total) == []
+    assert said(lint(note.replace("36,950", "73,900") + total)) == [(4, "GPU hours", "36,950")]
+
+
+def test_a_share_of_another_devices_peak_in_a_table_that_is_turned_round(lint):
+    note = "8192 tokens, Llama-3 8B.\n\n" + table("""
+        what  H100, small  H100, large  H100, huge  A100
+        GPUs  256  512  1024  256
+        global batch  512  1024  1024  512
+        s/step  2.59  2.68  1.48  7.98
+        MFU  39.1 %  37.8 %  34.2 %  40.2 %
+    """)
+    assert lint(note) == []
+    assert [f.line for f in lint(note.replace("40.2 %", "12.7 %"))] == [8]

@@ -49,7 +49,8 @@ mbs:
     per gpu batch, per rank batch, local batch size, local bs, bs per gpu, device batch size, ubatch, local batch, pdb, pdbs
 gbs:
     glob batch, effective bs, gbsz, batch sequences, batch seqs, total batch size, effective batch size, effective batch,
-    eff batch, eff batch size, eff bs, eff bsz, effective bsz, global bsz, bsz, batch global, size of batch global, batch size global, size of batch,
+    eff bs, eff bsz, effective bsz,
+    eff batch, eff batch size, global bsz, bsz, batch global, size of batch global, batch size global, size of batch,
     size batch, size batch global, sequences per step, sequences per batch, samples per batch
 seq:
     ctx length, max length, l seq, tokens per seq, tokens per sequence, seq length, ctx len, max seq len, max seq length,

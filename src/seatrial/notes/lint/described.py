@@ -321,7 +321,7 @@ def _side(shape: _Shape, value: float, half: float, places: list[tuple[int, str]
         for one in slips(str(was), (1, 1e7)) if was else ():
             typed = one.how in ("two digits exchanged", "a digit too many", "the point moved") and one.value == int(one.value)
             if typed and (name == "layers" or one.value % _MULTIPLE == 0):
-                low, high = replace(shape, **{name: int(one.value)}).bounds()
+                low, high = replace(shape, **{name: int(one.value)}).bounds()  # type: ignore[arg-type]
                 if low * (1 - _COUNTED) - half <= value <= high * (1 + _COUNTED) + half:
                     found[name, int(one.value)] = one.how
     if len(found) != 1:

@@ -58,6 +58,13 @@ def excepted(row: Row, off: float, keeps: Callable[[Row], bool] = lambda mate: F
                for words in here for name in names)  # fmt: skip
 
 
+def is_excepted(row: Row) -> bool:
+    """Whether a sentence gives the row another number than the others, of whatever it is."""
+    text = row.sheet.text(row).exceptions
+    names = {name.casefold() for name in _names(row)} if text else ()
+    return any(_stands(name, words) for _, words in text for name in names)
+
+
 def _is_called(row: Row, name: str) -> bool:
     return any(_stands(name, cell.casefold()) for cell in row.worded.values())
 

@@ -200,7 +200,7 @@ def _size(row: Row, other: dict[str, object]) -> float | None:
 
 def _peak(row: Row | None) -> float | None:
     """Of the row's own device, where rows have different ones: else it is part of what is learned anyway."""
-    device = row.device if row is not None and row.record.machine else None
+    device = row.device if row is not None and (row.record.machine or row.names_device) else None
     return None if device is None else device.peak_tflops.get("bf16") or device.peak_tflops.get("fp16")
 
 

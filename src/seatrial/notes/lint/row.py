@@ -340,8 +340,14 @@ class Row:
     def devices(self) -> frozenset[str]:
         """The kinds of device and number that the headings above the row and its own words name."""
         own = [cell for heading, cell in self.record.extra.items() if not _refers(heading)]
+        own += [self.record.run_id] if self.names_device else []
         words = " ".join((of_devices(self.record.section), self.record.machine, self.record.size_label, *own))
         return devices_in(words)
+
+    @once
+    def names_device(self) -> bool:
+        """Whether the name of the run is that of a device, `A100` or `H100, large`."""
+        return bool(self.record.run_id) and names_device(self.record.run_id)
 
     @once
     def device(self) -> Device | None:

@@ -18,6 +18,7 @@ import numpy as np
 
 from seatrial.notes.lint.digits import slip, slips
 from seatrial.notes.lint.duplicates import settings
+from seatrial.notes.lint.exceptions import is_excepted
 from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.labels import label_parameters
 from seatrial.notes.lint.row import CONFIGURATION, Row
@@ -228,7 +229,7 @@ def _switches(row: Row) -> tuple[object, ...]:
 def _said(rows: list[Row], at: int, table: _Compared, name: str, values: np.ndarray) -> Iterator[Finding]:
     row, nearest = rows[at], table.nearest(at)
     other, figure = rows[nearest], row.printed(name)
-    if figure is None:
+    if figure is None or is_excepted(row):
         return
     ends = (values[nearest] + table.least[at, nearest], values[nearest] + table.most[at, nearest])
     low, high = sorted(figure.shown(math.exp(end)) for end in ends)
