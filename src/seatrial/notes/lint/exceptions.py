@@ -78,6 +78,7 @@ def _names(row: Row) -> Iterator[str]:
     for heading, cell in row.worded.items():
         yield clean(cell)
         yield from re.findall(r"\d+(?:\.\d+)?[mbt]\b", cell.casefold())
+        yield from (f"{heading} {number}" for number in re.findall(r"^\d{1,3}(?![\d.,])", clean(cell)))
         cells = [mate.record.printed.get(heading, "") for mate in row.around]
         often = {word: sum(word in one for one in cells) for word in re.findall(r"[^\W\d_]{4,}", cell)}
         yield from (word for word, many in often.items() if many == 1 or 4 * many < len(cells))

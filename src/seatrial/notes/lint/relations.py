@@ -378,9 +378,10 @@ def _new_key(row: Row, relation: Relation, any_model: bool) -> tuple[object, ...
         label = record.size_label or ("" if record.layers else _model_in(row))
         key += [ANY] if any_model and known else [label, record.layers, record.hidden, None if fitted else row.seq]
     batch, seq, replicas, devices = relation.unsaid
-    if (batch and not record.gbs or seq and not row.seq or devices and row.world is None
-            or replicas and (record.mbs is None or record.dp is None and _replicas(row, {}) is None)):  # fmt: skip
-        key.append(UNSAID)
+    unsaid = (batch and not record.gbs, seq and not row.seq, devices and row.world is None,
+              replicas and (record.mbs is None or record.dp is None and _replicas(row, {}) is None))  # fmt: skip
+    if any(unsaid):
+        key += [UNSAID, unsaid]  # a factor that stands for a batch is none of a sequence
     return tuple(key)
 
 

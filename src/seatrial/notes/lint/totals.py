@@ -65,9 +65,9 @@ _OF_TRAINING = re.compile(r"^(?:total|training|wall clock|wall|in training|all) 
 MOST_LISTED = 12
 _SPELLED = {"thousand": "k", "million": "M"}
 _TIMES = {"k": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
-OFF, NEAR, CLOSELY = 0.02, 0.02, 0.01
+OFF, NEAR, CLOSELY, EXACTLY = 0.02, 0.02, 0.01, 0.0005
 """From which share on a total is off; within which, of a sentence, it agrees with what rows scatter
-about; and how closely one row's figure has to make up for what it is off by."""
+about; and how closely one row's figure has to make up for what it is off by, and where it is half or twice that."""
 
 
 def check(sheet: Sheet) -> list[Finding]:
@@ -164,8 +164,9 @@ def _member(cell: str, short: float, open_: float, figures: dict[Row, float], he
         if not open_ < needed * CLOSELY:
             continue
         slips = digits.slips(own, (needed - open_, needed + open_))
-        parts = {count for count in (row.procs, row.world, 2, 4, 8) if count and count > 1}  # four or eight in nodes, mostly
+        parts = {count for count in (row.procs, row.world, 4, 8) if count and count > 1}  # four or eight in nodes, mostly
         of = any(abs(figure / needed / times - 1) <= CLOSELY for count in parts for times in (count, 1 / count))
+        of = of or any(abs(figure / needed / times - 1) <= EXACTLY for times in (2, 0.5))
         found += [(row, needed, f" ({slips[0].how})" if slips else " (of more devices or fewer)")] if slips or of else []
     if len(found) != 1:
         return None
