@@ -289,3 +289,119 @@ def test_a_share_of_another_devices_peak_in_a_table_that_is_turned_round(lint):
     """)
     assert lint(note) == []
     assert [f.line for f in lint(note.replace("40.2 %", "12.7 %"))] == [8]
+
+
+def test_what_ends_before_it_begins(lint):
+    note = table("""
+        stage  GPUs  GBS  s/it  from / to
+        1  64  256  4.10  2025-01-07 to 2025-01-09
+        2  64  512  8.15  2025-01-10 to 2025-01-17
+        3  64  512  8.21  2025-01-19 to 2025-01-23
+    """)
+    assert lint(note) == []
+    (found,) = lint(note.replace("to 2025-01-23", "to 2024-01-23"))
+    assert (found.line, found.proposed) == (5, "2025-01-19 to 2025-01-23")
+
+
+def test_thousands_that_lost_a_digit_as_batch_and_time_tell(lint):
+    note = "Longueur de séquence 4096.\n\n" + table("""
+        GPU  lot global  s/pas  jetons/s
+        16  256  6,08  172 463
+        32  256  3,07  341 556
+        64  256  1,56  672 164
+        128  256  0,82  1 278 751
+    """)
+    assert lint(note) == []
+    assert said(lint(note.replace("1 278 751", "1 278 75"))) == [(8, "jetons/s", "1 278 751")]
+
+
+def test_memory_of_three_rows_whose_point_moved(lint):
+    note = table("""
+        mode  batch per GPU  ms/step  GiB per GPU
+        none  1  511  61.2
+        selective  2  940  66.1
+        full  8  4652  58.4
+    """)
+    assert lint(note) == []
+    assert said(lint(note.replace("61.2", "6.12"))) == [(3, "GiB per GPU", "61.2")]
+
+
+def test_a_run_that_failed_has_no_rate_of_another(lint):
+    note = table("""
+        id  gpus  gbs  seq  sec_per_step  tokens_per_s  status
+        a  16  64  8192  4.684  111932  ok
+        b  16  64  8192  4.526  115840  ok
+        c  16  64  8192  -  -  oom
+        d  32  128  8192  4.609  227508  ok
+    """)
+    assert lint(note) == []
+    (found,) = lint(note.replace("| - | - | oom", "| - | 227508 | oom"))
+    assert found.column == "tokens_per_s" and "line 6" in found.message
+
+
+def test_bytes_over_bytes_a_second_are_the_time(lint):
+    note = "| what | GB | GB/s | s |\n|---|---|---|---|\n| 7B | 98 | 4.0 | 24.5 |\n| 13B | 182 | 20.0 | 9.1 |\n"
+    note += "| 30B | 420 | 40.0 | 10.5 |\n"
+    assert lint(note) == []
+    assert [f.line for f in lint(note.replace("| 9.1 |", "| 0.15 |"))] == [4]
+
+
+@pytest.mark.parametrize(("share", "proposed"), [("20", "2.0"), ("2.1", None), ("21", "2.1"), ("8", None)])
+def test_a_sentence_that_compares_two_rows(lint, share: str, proposed: str | None):
+    note = table("""
+        framework  s/step  tokens/s  TFLOPs
+        Alpha-LM  17.84  29388  144.1
+        Beta ZeRO  21.10  24848  122.0
+        our fork  17.48  29994  147.0
+    """)
+    found = lint(f"{note}\nHere our fork beats Alpha-LM by {share} %.\n")
+    assert [f.proposed for f in found] == ([proposed] if proposed else [])
+
+
+def test_experts_that_are_shared_count(lint):
+    note = "Shape: 24 layers, hidden 2048, 32 experts with inner size 1536 of which four are used and one shared; "
+    note += "{} in total and 1.80B active, vocabulary 64,000.\n"
+    assert lint(note.format("8.1B")) == []
+    assert [f.proposed for f in lint(note.format("81B"))] == ["8.1B"]
+
+
+def test_two_figures_of_another_row_say_more_than_exchanged_digits(lint):
+    note = "64 GPUs, 4096 tokens, 512 sequences per step, 32B.\n\n" + table("""
+        TP  PP  DP  mbs  time/step (s)  tok/s/GPU  TFLOPs
+        4  2  8  1  55.06  595  125
+        4  4  4  1  51.29  639  134
+        2  4  8  1  49.81  658  138
+        8  1  8  1  66.95  489  103
+        8  2  4  2  60.64  540  113
+        2  8  4  1  57.53  570  120
+    """)
+    assert lint(note) == []
+    (found,) = lint(note.replace("57.53 | 570", "66.95 | 489"))
+    assert found.line == 10 and "line 8" in found.message
+
+
+def test_a_column_that_is_the_same_in_all_rows_changed_places_with_none(lint):
+    note = "`q` is the number of micro-batches. 64 GPUs.\n\n" + table("""
+        DP  TP  PP  MBS  q  GBS  s/step  tokens/s
+        4  4  4  1  32  128  4.12  63627
+        2  4  8  1  64  128  4.22  62119
+        1  4  16  1  128  128  4.23  61972
+        4  4  4  1  64  256  7.93  66115
+        2  4  8  1  128  256  8.01  65454
+    """)
+    note = "Sequence 2048.\n\n" + note
+    assert lint(note) == []
+    assert [f.column for f in lint(note.replace("| 64 | 128 | 4.22", "| 32 | 128 | 4.22"))] != ["DP"]
+
+
+def test_cards_by_their_name_and_how_many_of_them(lint):
+    note = table("""
+        T4s  bs  ga  eff. bs  s/step  ex/s
+        1x  8  4  32  0.470  68.1
+        1x  16  2  32  0.434  73.7
+        2x  8  2  32  0.241  132.8
+        2x  16  2  64  0.453  141.3
+        2x  16  3  96  0.683  140.6
+    """)
+    assert lint(note) == []
+    assert said(lint(note.replace("| 2 | 64 |", "| 2 | 46 |"))) == [(6, "eff. bs", "64")]

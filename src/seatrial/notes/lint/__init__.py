@@ -17,6 +17,7 @@ from pathlib import Path
 from seatrial.notes.collecting import no_collecting
 from seatrial.notes.lint import (
     changes,
+    compared,
     derived,
     described,
     digits,
@@ -58,7 +59,7 @@ RULES: tuple[Rule, ...] = (
     formulas.establish, relations.learn, layout.check_processes, meshes.check, cells.check, repairs.check, throughput.check,
     duplicates.check, layout.check_divisible, derived.check, model_size.check, plausible.check, speeds.check, status.check,
     together.check, changes.check, phases.check, totals.check, levels.check, sums.check,
-    experts.check, spent.check,
+    experts.check, spent.check, compared.check,
 )  # fmt: skip
 """In the order that they run, the certain first: each uses what those before it proposed."""
 OF_COLUMNS: tuple[Rule, ...] = (relations.learn, repairs.check, together.check, changes.check, phases.check,

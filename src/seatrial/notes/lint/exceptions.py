@@ -19,18 +19,19 @@ if TYPE_CHECKING:
     from seatrial.notes.lint.row import Row
 
 _BUT = re.compile(r"\b(?:except(?:ing)?|but|apart from|other than|excluding|save for|unless|otherwise|instead of|only)\b|"
-                  r"\d \([A-Za-z][\w.-]*(?: [\w.-]+)?: ?\d[\d,.]* ?[kK]?\)|"
                   r"\bsauf\b|\bau(?:ss|ß)er\b|\bexcepto\b|\bsalvo\b|\btranne\b|除|以外", re.IGNORECASE)  # fmt: skip
 WORDS = ("except", "but", "apart", "other", "excluding", "save for", "unless", "instead", "only", "sauf", "ausser", "salvo",
-         "tranne", "除", "以外", " (")  # fmt: skip
-"""Without one of these, in small letters, a text excepts nothing."""
+         "tranne", "除", "以外")  # fmt: skip
+"""Without one of these, in small letters, a text excepts nothing, but in brackets."""
+_OF_ONE = re.compile(r"\d \([A-Za-z][\w.-]*(?: [\w.-]+)?: ?\d[\d,.]* ?[kK]?\)")
+"""`4096 (Mistral: 8192)`"""
 _NUMBER = re.compile(r"(?<![\w.,-])(\d{1,3}(?:,\d{3})+|\d+(?:\.\d+)?) ?([kKMBT])?(?![\d-])")
 _TIMES = {"k": 1024.0, "K": 1024.0, "M": 1e6, "B": 1e9, "T": 1e12}
 NEAR = 0.012
 
 
 def excepts(line: str) -> bool:
-    return _BUT.search(line) is not None
+    return _BUT.search(line) is not None or "(" in line and _OF_ONE.search(line) is not None
 
 
 def said(lines: Iterable[str]) -> list[tuple[frozenset[float], str]]:

@@ -628,7 +628,8 @@ class Prose:
     @cached_property
     def exceptions(self) -> list[tuple[frozenset[float], str]]:
         """What the text says of some rows otherwise than of the others: see `exceptions`."""
-        return exceptions.said(self.lines) if self.has(*exceptions.WORDS) else []
+        bracketed = self.has("(") and self.has(": ")
+        return exceptions.said(self.lines) if bracketed or self.has(*exceptions.WORDS) else []
 
     @cached_property
     def ratios(self) -> tuple[frozenset[float], frozenset[float]]:

@@ -28,6 +28,7 @@ from seatrial.notes.lint.labels import label_parameters
 from seatrial.notes.lint.means import NONE, WINDOW, Misses
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
+from seatrial.tables.headings import normal
 
 
 @dataclass(frozen=True)
@@ -468,8 +469,24 @@ def _find_more(sheet: Sheet) -> None:
             found += [Relation(_named(terms), terms, exact=False, apart=("device",)) for terms in discover.by_size(rows)]
         found += [Relation(_named(terms), terms, exact=False) for terms in discover.counted(rows, whole)
                   if not any(frozenset(r.terms) == frozenset(terms) for r in found)]  # fmt: skip
+        found += _by_units(rows)
         if found:
             sheet.found[key] = found
+
+
+BY_UNITS = ", by their units"
+
+
+def _by_units(rows: list[Row]) -> list[Relation]:
+    """What is written or read over how much a second is the time: `GB | GB/s | s`."""
+    headings = {normal(heading): heading for heading in rows[0].record.printed} if rows else {}
+    time = next((headings[name] for name in ("s", "sec", "seconds", "time s") if name in headings), None)
+    rates = [name for name in headings if re.fullmatch(r"[kmgt]i?b per s", name) and name.removesuffix(" per s") in headings]
+    if time is None or len(rates) != 1:
+        return []
+    field = "sec_per_it" if rows[0].columns.get("sec_per_it") == time else EXTRA + time
+    rate, amount = EXTRA + headings[rates[0]], EXTRA + headings[rates[0].removesuffix(" per s")]
+    return [Relation(f"{time} = {amount[1:]} / {rate[1:]}{BY_UNITS}", ((field, 1), (rate, 1), (amount, -1)), exact=False)]
 
 
 def _find_named(sheet: Sheet) -> dict[tuple[str, object, object], Rule]:
@@ -711,7 +728,7 @@ def _known(name: str, unsaid: bool, any_model: bool) -> tuple[float, ...]:
         return -math.log(1000.0), -math.log(1024.0)
     if name in ("MFU", "HFU"):
         return tuple(-math.log(peak) for peak in PEAKS)
-    return (0.0,) if _EXACT.get(name) else (-TERA,) if any_model else ()
+    return (0.0,) if _EXACT.get(name) or name.endswith(BY_UNITS) else (-TERA,) if any_model else ()
 
 
 def _rule(offs: Offs, known: tuple[float, ...], most: float) -> Rule | None:

@@ -151,8 +151,11 @@ class Row:
     @property
     def extras(self) -> list[str]:
         """The headings of columns that no field takes."""
-        found, defined = extras(tuple(self.record.printed)), self.sheet.text(self).defined
-        return [heading for heading in found if not kind_beside(defined.get(heading, ""))] if defined else found
+        found = extras(tuple(self.record.printed))
+        if not self.sheet.defines:
+            return found
+        defined = self.sheet.text(self).defined
+        return [heading for heading in found if not kind_beside(defined.get(heading, ""))]
 
     def cell(self, name: str) -> str:
         heading = self.columns.get(name)
@@ -219,7 +222,7 @@ class Row:
                 if cell.strip().isdecimal() and len(cell.strip()) < 10 and int(cell) > 0:
                     self._beside[kind] = int(cell)
                     self.columns.setdefault(kind, heading)
-            for heading, words in self.sheet.text(self).defined.items():  # as the text has it
+            for heading, words in self.sheet.text(self).defined.items() if self.sheet.defines else ():  # as the text has it
                 kind, cell = kind_beside(words), printed.get(heading, "").strip()
                 if kind and kind not in self._beside and cell.isdecimal() and 0 < len(cell) < 10 and int(cell) > 0:
                     self._beside[kind] = int(cell)

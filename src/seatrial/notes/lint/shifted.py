@@ -125,8 +125,8 @@ def _outside(row: Row, ranges: dict[str, tuple[float, float]]) -> int:
 
 def _is_constant(row: Row, heading: str) -> bool:
     """Whether all rows have the same in a column: then it is none that changed places with another."""
-    cells = [mate.cells.get(heading, "") for mate in row.around]
-    return len(cells) > FEWEST and len({*cells}) == 1
+    own = row.record.printed.get(heading)
+    return len(row.mates) > FEWEST and all(mate.record.printed.get(heading) == own for mate in row.around)
 
 
 def _usual(row: Row, heading: str, cell: str) -> bool:
