@@ -49,6 +49,7 @@ mbs:
     per gpu batch, per rank batch, local batch size, local bs, bs per gpu, device batch size, ubatch, local batch, pdb, pdbs
 gbs:
     glob batch, effective bs, gbsz, batch sequences, batch seqs, total batch size, effective batch size, effective batch,
+    eff bs, eff bsz, effective bsz,
     eff batch, eff batch size, global bsz, bsz, batch global, size of batch global, batch size global, size of batch,
     size batch, size batch global, sequences per step, sequences per batch, samples per batch
 seq:
@@ -183,7 +184,7 @@ _COUNTING = frozenset("num number no n count total".split())
 _AVERAGED = frozenset("avg average mean median achieved measured observed wall clock wallclock elapsed".split())
 """Words beside a name that change nothing: of a count, of a measurement."""
 _DEGREES = ("degree", "size", "ways", "way")
-_DEVICE = re.compile(r"(?:[abhv]\d{2,3}|gb?\d{3}|mi\d{3}x?|l40|rtx\d{4})(s?)")
+_DEVICE = re.compile(r"(?:[abhv]\d{2,3}|gb?\d{3}|mi\d{3}x?|l40|[tl]4|rtx\d{4})(s?)")
 
 
 def form(text: str) -> str:

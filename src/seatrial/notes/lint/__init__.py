@@ -19,6 +19,7 @@ from seatrial.notes.lint import (
     changes,
     chapters,
     claimed,
+    compared,
     denied,
     denied_shape,
     derived,
@@ -69,7 +70,7 @@ RULES: tuple[Rule, ...] = (
     formulas.establish, relations.learn, layout.check_processes, meshes.check, cells.check, repairs.check, throughput.check,
     duplicates.check, layout.check_divisible, derived.check, model_size.check, plausible.check, speeds.check, status.check,
     together.check, changes.check, phases.check, totals.check, levels.check, sums.check, matrices.check, spans.check,
-    experts.check, spent.check, sentences.check,
+    experts.check, spent.check, sentences.check, compared.check,
 )  # fmt: skip
 """In the order that they run, the certain first: each uses what those before it proposed."""
 OF_COLUMNS: tuple[Rule, ...] = (relations.learn, repairs.check, together.check, changes.check, phases.check,

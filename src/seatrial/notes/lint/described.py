@@ -321,7 +321,7 @@ def _side(shape: _Shape, value: float, half: float, places: list[tuple[int, str]
         for one in slips(str(was), (1, 1e7)) if was else ():
             typed = one.how in ("two digits exchanged", "a digit too many", "the point moved") and one.value == int(one.value)
             if typed and (name == "layers" or one.value % _MULTIPLE == 0):
-                low, high = replace(shape, **{name: int(one.value)}).bounds()
+                low, high = replace(shape, **{name: int(one.value)}).bounds()  # type: ignore[arg-type]
                 if low * (1 - _COUNTED) - half <= value <= high * (1 + _COUNTED) + half:
                     found[name, int(one.value)] = one.how
     if len(found) != 1:
@@ -369,13 +369,17 @@ _LARGEST = 262_144
 # ---- sentences: `46.7B total / 12.9B active`
 
 _TOTAL = re.compile(r"\b(?:total|params?|parameters)\W{1,3}(\d+(?:\.\d+)?) ?B\b|"
-                    r"\b(\d+(?:\.\d+)?) ?B (?:total|params?|parameters)", re.I)  # fmt: skip
+                    r"\b(\d+(?:\.\d+)?) ?B (?:in )?(?:total|all|params?|parameters)\b", re.I)  # fmt: skip
 _LAYERS = re.compile(r"\b\d{1,3} layers, (?:hidden )?(\d{3,5})\b")
 _ACTIVE = re.compile(r"(?:\b(\d+(?:\.\d+)?) ?B (?:active|activated)|\b(?:active|activated)\W{1,3}(\d+(?:\.\d+)?) ?B\b)", re.I)
 _EXPERTS, _TOP = re.compile(r"\b(\d{1,4}) (?:routed )?experts\b", re.I), re.compile(r"\btop[- ]?(\d{1,2})\b", re.I)
 _OF_A_TOKEN = re.compile(r"\b(\d{1,2}) (?:of them |experts )?(?:are )?(?:active|activated|chosen|routed)? ?"
-                         r"(?:per|for each|a|for every) token\b", re.I)  # fmt: skip
-_WIDTH = re.compile(r"\b(?:moe[ _-]?ffn|d[_ -]?ff|ffn|mlp|intermediate)(?: (?:size|dim|width|hidden))?\W{1,3}(\d{3,6})\b|"
+                         r"(?:per|for each|a|for every) token\b|"
+                         r"\bof which (\d{1,2}) are (?:active|activated|chosen|used|routed)\b", re.I)  # fmt: skip
+_SHARED = re.compile(r"\b(\d) (?:is )?shared\b|\bshared experts?:? (\d)\b", re.I)
+_COUNTS = {"one": "1", "two": "2", "three": "3", "four": "4", "six": "6", "eight": "8"}
+_COUNTED_OUT = re.compile(rf"\b({'|'.join(_COUNTS)})\b(?= (?:are|is|of them|experts|shared|routed|active|per)\b)", re.I)
+_WIDTH = re.compile(r"\b(?:moe[ _-]?ffn|d[_ -]?ff|ffn|mlp|intermediate|inner)(?: (?:size|dim|width|hidden))?\W{1,3}(\d{3,6})\b|"
                     r"\bexperts (?:x|×|of|of width|with) (\d{3,6})\b", re.I)  # fmt: skip
 
 
@@ -391,6 +395,7 @@ _BILLIONS = re.compile(r"(?<!\d)(\d{1,6}(?:[.,]\d{1,6})?) ?(?:billions?|milliard
 def _in_billions(line: str) -> str:
     """With `46,7 млрд` as 46.7B, and the few words that such a sentence needs."""
     line = _BILLIONS.sub(lambda match: f"{match[1].replace(',', '.')}B", in_english(line))
+    line = _COUNTED_OUT.sub(lambda match: _COUNTS[match[1].lower()], line)
     for pattern, word in _SAID.items() if not line.isascii() or "B" in line else ():
         line = pattern.sub(word, line)
     return line
@@ -413,9 +418,10 @@ def _sentence(file: str, number: int, line: str, around: str, shape: tuple[int, 
         return
     said, passed = (float(next(filter(None, match.groups()))) for match in (total, active))
 
-    def finding(match: re.Match[str], message: str, meant: float | None) -> Finding:
+    def finding(match: re.Match[str], message: str, meant: float | None, typed: str = "") -> Finding:
         value = next(filter(None, match.groups()))
-        proposed = f"{meant:.{len(value.partition('.')[2])}f}B" if meant else None
+        places = len(value.partition(".")[2])
+        proposed = f"{typed or format(meant, f'.{places}f')}B" if meant else None
         return Finding(file=file, line=number, code="label-vs-params", level="error", message=message, column=None,
                        printed=f"{value}B", proposed=proposed)  # fmt: skip
 
@@ -434,8 +440,10 @@ def _sentence(file: str, number: int, line: str, around: str, shape: tuple[int, 
     for match, what, value, (low, high) in ((total, "in all", said, counted[0]), (active, "active", passed, counted[1])):
         if not low * 0.95 <= value <= high * 1.05:
             message = f"{value:g}B {what}, but the shape has {low:.3g}B" + (f" to {high:.3g}B" if high > 1.01 * low else "")
-            typed = slip(next(filter(None, match.groups())), (0.99 * low, 1.01 * high))
-            yield finding(match, message, math.sqrt(low * high) if typed is None else typed.value)
+            text, ends = next(filter(None, match.groups())), (0.99 * low, 1.01 * high)
+            moved = [one for one in slips(text, ends) if one.how == "the point moved"]
+            typed = moved[0] if moved else slip(text, ends)
+            yield finding(match, message, math.sqrt(low * high) if typed is None else typed.value, typed.text if typed else "")
 
 
 def _overlap(one: re.Match[str], other: re.Match[str]) -> bool:
@@ -445,13 +453,16 @@ def _overlap(one: re.Match[str], other: re.Match[str]) -> bool:
 def _experts(line: str, shape: tuple[int, int, int] | None) -> tuple[tuple[float, float], tuple[float, float]] | None:
     """Billions in all and of a token, at least and at most, where every layer has experts and the sentence says which."""
     experts, top, width = _EXPERTS.search(line), _TOP.search(line) or _OF_A_TOKEN.search(line), _WIDTH.search(line)
-    if experts is None or top is None or width is None or shape is None or re.search(r"shared|dense", line, re.I):
+    common = _SHARED.search(line)
+    unsaid = re.search(r"dense", line, re.I) or re.search(r"shared", line, re.I) and common is None
+    if experts is None or top is None or width is None or shape is None or unsaid:
         return None
     layers, h, vocab = shape
+    shared = int(next(filter(None, common.groups()))) if common else 0
     each, words = 3 * h * int(width[1] or width[2]), vocab * h
 
     def span(many: int) -> tuple[float, float]:
         least = layers * (many * each + (2 + 2 / _GROUPED) * h * h) + words
         return least / 1e9, (layers * (many * each + 6 * h * h) + (2 * words or 0.4e9)) / 1e9
 
-    return span(int(experts[1])), span(int(top[1]))
+    return span(shared + int(experts[1])), span(shared + int(next(filter(None, top.groups()))))

@@ -19,18 +19,19 @@ if TYPE_CHECKING:
     from seatrial.notes.lint.row import Row
 
 _BUT = re.compile(r"\b(?:except(?:ing)?|but|apart from|other than|excluding|save for|unless|otherwise|instead of|only)\b|"
-                  r"\d \([A-Za-z][\w.-]*(?: [\w.-]+)?: ?\d[\d,.]* ?[kK]?\)|"
                   r"\bsauf\b|\bau(?:ss|ß)er\b|\bexcepto\b|\bsalvo\b|\btranne\b|除|以外", re.IGNORECASE)  # fmt: skip
 WORDS = ("except", "but", "apart", "other", "excluding", "save for", "unless", "instead", "only", "sauf", "ausser", "salvo",
-         "tranne", "除", "以外", " (")  # fmt: skip
-"""Without one of these, in small letters, a text excepts nothing."""
+         "tranne", "除", "以外")  # fmt: skip
+"""Without one of these, in small letters, a text excepts nothing, but in brackets."""
+_OF_ONE = re.compile(r"\d \([A-Za-z][\w.-]*(?: [\w.-]+)?: ?\d[\d,.]* ?[kK]?\)")
+"""`4096 (Mistral: 8192)`"""
 _NUMBER = re.compile(r"(?<![\w.,-])(\d{1,3}(?:,\d{3})+|\d+(?:\.\d+)?) ?([kKMBT])?(?![\d-])")
 _TIMES = {"k": 1024.0, "K": 1024.0, "M": 1e6, "B": 1e9, "T": 1e12}
 NEAR = 0.012
 
 
 def excepts(line: str) -> bool:
-    return _BUT.search(line) is not None
+    return _BUT.search(line) is not None or "(" in line and _OF_ONE.search(line) is not None
 
 
 def said(lines: Iterable[str]) -> list[tuple[frozenset[float], str]]:
@@ -58,6 +59,13 @@ def excepted(row: Row, off: float, keeps: Callable[[Row], bool] = lambda mate: F
                for words in here for name in names)  # fmt: skip
 
 
+def is_excepted(row: Row) -> bool:
+    """Whether a sentence gives the row another number than the others, of whatever it is."""
+    text = row.sheet.text(row).exceptions
+    names = {name.casefold() for name in _names(row)} if text else ()
+    return any(_stands(name, words) for _, words in text for name in names)
+
+
 def _is_called(row: Row, name: str) -> bool:
     return any(_stands(name, cell.casefold()) for cell in row.worded.values())
 
@@ -71,6 +79,7 @@ def _names(row: Row) -> Iterator[str]:
     for heading, cell in row.worded.items():
         yield clean(cell)
         yield from re.findall(r"\d+(?:\.\d+)?[mbt]\b", cell.casefold())
+        yield from (f"{heading} {number}" for number in re.findall(r"^\d{1,3}(?![\d.,])", clean(cell)))
         cells = [mate.record.printed.get(heading, "") for mate in row.around]
         often = {word: sum(word in one for one in cells) for word in re.findall(r"[^\W\d_]{4,}", cell)}
         yield from (word for word, many in often.items() if many == 1 or 4 * many < len(cells))

@@ -55,7 +55,9 @@ def _varies(mates: list[Row], of: Callable[[Row], float]) -> bool:
 
 
 def _take(mates: list[Row], of: Callable[[Row], float], share: float) -> None:
-    batches = {row: share * of(row) for row in mates if row.seq}
+    if not any(row.seq for row in mates):
+        share = 1.0  # how long a sequence is nobody says either, and it is the same in all rows
+    batches = {row: share * of(row) for row in mates if of is _devices or row.seq}
     if all(batch > 1 - WHOLE and abs(batch / round(batch) - 1) < WHOLE for batch in batches.values()):
         for row, batch in batches.items():
             inferred = tuple(sorted({*row.record.inferred, "gbs"}))
@@ -64,8 +66,8 @@ def _take(mates: list[Row], of: Callable[[Row], float], share: float) -> None:
 
 def _batch(row: Row) -> tuple[float, float] | None:
     """How many samples a step has by the row's own time and rate, as a logarithm, and what their digits leave open."""
-    record, seq = row.record, row.seq
-    if not record.sec_per_it or not seq:
+    record, seq = row.record, row.seq or 1
+    if not record.sec_per_it:
         return None
     for name, times in (("tokens_per_s_per_process", _devices(row) / seq), ("tokens_per_s", 1 / seq), ("samples_per_s", 1.0)):
         rate, figures = getattr(record, name), (row.printed(name), row.printed("sec_per_it"))

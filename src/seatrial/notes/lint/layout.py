@@ -242,7 +242,8 @@ def fill_batch(sheet: Sheet) -> None:
         count = max(makers, key=lambda many: sum(_follows(row, batch * many(row) * (row.beside("ga") or 1)) or 0
                                                  for row, batch in each.items()))  # fmt: skip
         made = {row: batch * (same or count(row)) * (row.beside("ga") or 1) for row, batch in each.items()}
-        proof = {row: [_follows(row, batch) for batch in (gbs, row.record.gbs)] for row, gbs in made.items()}
+        proof = {row: [_follows(row, batch, NEARLY if same else 0.01) for batch in (gbs, row.record.gbs)]
+                 for row, gbs in made.items()}  # fmt: skip
         told = [after for after, _ in proof.values() if after is not None]
         if len(told) >= FEWEST and sum(told) >= max(2, ALIKE * len(told)) and not any(before for _, before in proof.values()):
             for row in mates:
@@ -288,12 +289,14 @@ def _of_another(row: Row) -> bool:
 
 def _same_replicas(rows: list[Row]) -> int | None:
     """How many replicas most rows have by their times and rates, where nobody counts them and rows say how they accumulate."""
-    if any(row.record.dp or row.record.gpus or row.record.nodes or not row.shows("ga") for row in rows):
+    if any(row.record.dp or row.record.gpus or row.record.nodes for row in rows):
         return None
-    tokens = [(row, rate * row.record.sec_per_it / row.seq) for row in rows  # type: ignore[operator]
-              if (rate := row.record.tokens_per_s) and row.record.mbs]  # fmt: skip
+    if not all(row.shows("ga") for row in rows) and len({row.record.mbs for row in rows}) < FEWEST:
+        return None  # else their batch grows with the micro-batch, whatever it is
+    rates = [(row, (row.record.tokens_per_s or 0.0) / (row.seq or 1) or row.record.samples_per_s) for row in rows]
+    tokens = [(row, rate * row.record.sec_per_it) for row, rate in rates if rate and row.record.mbs]  # type: ignore[operator]
     shares = [done / (row.record.mbs * (row.beside("ga") or 1)) for row, done in tokens]  # type: ignore[operator]
-    usual, often = mode(round(share) for share in shares if abs(share / max(1, round(share)) - 1) < 0.01)
+    usual, often = mode(round(share) for share in shares if abs(share / max(1, round(share)) - 1) < NEARLY)
     return usual if isinstance(usual, int) and often >= max(FEWEST, ALIKE * len(rows)) else None
 
 
@@ -311,14 +314,14 @@ def _of_each(row: Row) -> bool:
     return "per" in normal(row.columns.get("mbs", "")).split() and _devices(row) != _replicas(row)
 
 
-def _follows(row: Row, gbs: int | None) -> bool | None:
+def _follows(row: Row, gbs: int | None, closely: float = 0.01) -> bool | None:
     """Whether the rates are those of a batch; None where there are none."""
     record, each = row.record, (row.seq or 1) / (row.record.sec_per_it or 1.0)
     world = row.counted or _product(row)
     rates = [(record.tokens_per_s, each), (record.samples_per_s, 1 / (record.sec_per_it or 1.0)),
              (record.tokens_per_s_per_process, each / world), (record.tokens_per_s, each / world)]
     told = [rate for rate in rates if rate[0]]
-    return any(abs(gbs * share / rate - 1) < 0.01 for rate, share in told if rate) if told and gbs else None
+    return any(abs(gbs * share / rate - 1) < closely for rate, share in told if rate) if told and gbs else None
 
 
 FEWEST, ALIKE = 3, 0.6

@@ -45,6 +45,9 @@ def mended(row: Row, broken: list[Broken], kept: list[Kept]) -> tuple[list[Broke
     if all(_of_a_model(row, relation) and abs(off) < MODELS_DIFFER for relation, _, off in broken):
         return [], []
     told = [each for each in broken if not is_found(each[0])]
+    if not repairs and all(("peak", 1) in relation.terms for relation, _, _ in broken):
+        # What was found in the table holds for shares of another device's peak as well.
+        repairs = list(_repairs(row, broken, [each for each in kept if not is_found(each[0])]))
     if repairs or len(told) == len(broken) or not told:
         return broken, repairs
     return told, list(_repairs(row, told, [each for each in kept if not is_found(each[0])]))

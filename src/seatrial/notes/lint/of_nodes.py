@@ -13,7 +13,8 @@ from seatrial.tables.tongues import in_english
 
 _PER_NODE = re.compile(
     r"(?<![\w/])(tok(?:en)?s?(?:/| per )s(?:ec(?:ond)?)?|samples?(?:/| per )s(?:ec(?:ond)?)?|throughputs?)"
-    r"(?:(?!\b(?:not|all|whole|total|job|GPU|device|card|chip)\b)[^.;:|%\d]){0,30}?\b(?:per|of one|of a|of each) (?:node|box)\b", re.IGNORECASE)
+    r"(?:(?!\b(?:not|all|whole|total|job|GPU|device|card|chip)\b)[^.;:|%\d]){0,30}?"
+    r"\b(?:per|of one|of a|of each) (?:node|box)\b", re.IGNORECASE)
 _A_NODE = re.compile(r"\bnodes (?:of|with) (\d{1,2}|two|four|eight|sixteen)\b|\b(\d{1,2}|two|four|eight|sixteen) (?:\w+ ){0,2}"
                      r"(?:per|a|in a|to a) node\b", re.IGNORECASE)
 _COUNTS = {"two": 2, "four": 4, "eight": 8, "sixteen": 16}

@@ -543,6 +543,8 @@ _UNEVEN = re.compile(
 )
 
 
+_DEFINED = re.compile(r"`([\w#./-]{1,12})`\s*(?:=|:|is|are|means|counts?)\s+(?:the )?(?:number of )?([a-z][a-z -]{2,30}?)"
+                      r"(?=[.,;()]|$| (?:per|of|that|in|for|which|a|each|and)\b)", re.IGNORECASE)  # fmt: skip
 _PAIRS = re.compile(r"\b(?:in|are|is|of|preference|a) \**pairs?\b|\bchosen (?:and|/|\+) ?rejected\b", re.IGNORECASE)
 _BY = r" ?[·*×x⋅]? ?"
 _OF_ALL = rf"{_BY}(?:N(?:_\w+)?|P|params?|parameters|参数量?)"
@@ -677,7 +679,8 @@ class Prose:
     @cached_property
     def exceptions(self) -> list[tuple[frozenset[float], str]]:
         """What the text says of some rows otherwise than of the others: see `exceptions`."""
-        return exceptions.said(self.lines) if self.has(*exceptions.WORDS) else []
+        bracketed = self.has("(") and self.has(": ")
+        return exceptions.said(self.lines) if bracketed or self.has(*exceptions.WORDS) else []
 
     @cached_property
     def ratios(self) -> tuple[frozenset[float], frozenset[float]]:
@@ -701,6 +704,12 @@ class Prose:
     def paired(self) -> bool:
         """Whether samples may be pairs of sequences, as those of preferences are."""
         return self.has("pair", "chosen") and any(_PAIRS.search(line) for line in self.lines)
+
+    @cached_property
+    def defined(self) -> dict[str, str]:
+        """What the text says that a heading stands for: `m` = micro batches per step."""
+        lines = (line for line in self.lines if "`" in line and len(line) <= 2000 and not line.lstrip().startswith("|"))
+        return {match[1]: match[2] for line in lines for match in _DEFINED.finditer(in_english(line))}
 
     @cached_property
     def formula(self) -> str:

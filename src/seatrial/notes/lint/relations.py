@@ -28,6 +28,7 @@ from seatrial.notes.lint.labels import label_parameters
 from seatrial.notes.lint.means import NONE, WINDOW, Misses
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
+from seatrial.tables.headings import normal
 
 
 @dataclass(frozen=True)
@@ -206,7 +207,7 @@ def _size(row: Row, other: dict[str, object]) -> float | None:
 
 def _peak(row: Row | None) -> float | None:
     """Of the row's own device, where rows have different ones: else it is part of what is learned anyway."""
-    device = row.device if row is not None and row.record.machine else None
+    device = row.device if row is not None and (row.record.machine or row.names_device) else None
     return None if device is None else device.peak_tflops.get("bf16") or device.peak_tflops.get("fp16")
 
 
@@ -384,9 +385,10 @@ def _new_key(row: Row, relation: Relation, any_model: bool) -> tuple[object, ...
         label = record.size_label or ("" if record.layers else _model_in(row))
         key += [ANY] if any_model and known else [label, record.layers, record.hidden, None if fitted else row.seq]
     batch, seq, replicas, devices = relation.unsaid
-    if (batch and not record.gbs or seq and not row.seq or devices and row.world is None
-            or replicas and (record.mbs is None or record.dp is None and _replicas(row, {}) is None)):  # fmt: skip
-        key.append(UNSAID)
+    unsaid = (batch and not record.gbs, seq and not row.seq, devices and row.world is None,
+              replicas and (record.mbs is None or record.dp is None and _replicas(row, {}) is None))  # fmt: skip
+    if any(unsaid):
+        key += [UNSAID, unsaid]  # a factor that stands for a batch is none of a sequence
     return tuple(key)
 
 
@@ -473,8 +475,24 @@ def _find_more(sheet: Sheet) -> None:
             found += [Relation(_named(terms), terms, exact=False, apart=("device",)) for terms in discover.by_size(rows)]
         found += [Relation(_named(terms), terms, exact=False) for terms in discover.counted(rows, whole)
                   if not any(frozenset(r.terms) == frozenset(terms) for r in found)]  # fmt: skip
+        found += _by_units(rows)
         if found:
             sheet.found[key] = found
+
+
+BY_UNITS = ", by their units"
+
+
+def _by_units(rows: list[Row]) -> list[Relation]:
+    """What is written or read over how much a second is the time: `GB | GB/s | s`."""
+    headings = {normal(heading): heading for heading in rows[0].record.printed} if rows else {}
+    time = next((headings[name] for name in ("s", "sec", "seconds", "time s") if name in headings), None)
+    rates = [name for name in headings if re.fullmatch(r"[kmgt]i?b per s", name) and name.removesuffix(" per s") in headings]
+    if time is None or len(rates) != 1:
+        return []
+    field = "sec_per_it" if rows[0].columns.get("sec_per_it") == time else EXTRA + time
+    rate, amount = EXTRA + headings[rates[0]], EXTRA + headings[rates[0].removesuffix(" per s")]
+    return [Relation(f"{time} = {amount[1:]} / {rate[1:]}{BY_UNITS}", ((field, 1), (rate, 1), (amount, -1)), exact=False)]
 
 
 def _find_named(sheet: Sheet) -> dict[tuple[str, object, object], Rule]:
@@ -716,7 +734,7 @@ def _known(name: str, unsaid: bool, any_model: bool) -> tuple[float, ...]:
         return -math.log(1000.0), -math.log(1024.0)
     if name in ("MFU", "HFU"):
         return tuple(-math.log(peak) for peak in PEAKS)
-    return (0.0,) if _EXACT.get(name) else (-TERA,) if any_model else ()
+    return (0.0,) if _EXACT.get(name) or name.endswith(BY_UNITS) else (-TERA,) if any_model else ()
 
 
 def _rule(offs: Offs, known: tuple[float, ...], most: float) -> Rule | None:

@@ -19,7 +19,7 @@ from seatrial.notes.lint import digits
 from seatrial.notes.lint.devices import device_of, devices_in, is_preset, names_device, of_devices
 from seatrial.notes.lint.digits import Printed
 from seatrial.notes.lint.findings import Finding, Level
-from seatrial.notes.lint.headings import EXTRA, extras, field_of, fields_of, kinds_beside, parts_of
+from seatrial.notes.lint.headings import EXTRA, extras, field_of, fields_of, kind_beside, kinds_beside, parts_of
 from seatrial.notes.lint.labels import label_parameters
 from seatrial.notes.lint.once import once
 from seatrial.notes.read.rows import holds_flops, holds_memory, laid_out
@@ -155,7 +155,11 @@ class Row:
     @property
     def extras(self) -> list[str]:
         """The headings of columns that no field takes."""
-        return extras(tuple(self.record.printed))
+        found = extras(tuple(self.record.printed))
+        if not self.sheet.defines:
+            return found
+        defined = self.sheet.text(self).defined
+        return [heading for heading in found if not kind_beside(defined.get(heading, ""))]
 
     def cell(self, name: str) -> str:
         heading = self.columns.get(name)
@@ -220,6 +224,11 @@ class Row:
             for heading, kind in kinds_beside((*extra, *printed)):
                 cell = printed[heading] if heading in printed else extra[heading]
                 if cell.strip().isdecimal() and len(cell.strip()) < 10 and int(cell) > 0:
+                    self._beside[kind] = int(cell)
+                    self.columns.setdefault(kind, heading)
+            for heading, words in self.sheet.text(self).defined.items() if self.sheet.defines else ():  # as the text has it
+                kind, cell = kind_beside(words), printed.get(heading, "").strip()
+                if kind and kind not in self._beside and cell.isdecimal() and 0 < len(cell) < 10 and int(cell) > 0:
                     self._beside[kind] = int(cell)
                     self.columns.setdefault(kind, heading)
         return self._beside.get(name)
@@ -338,8 +347,14 @@ class Row:
     def devices(self) -> frozenset[str]:
         """The kinds of device and number that the headings above the row and its own words name."""
         own = [cell for heading, cell in self.record.extra.items() if not _refers(heading)]
+        own += [self.record.run_id] if self.names_device else []
         words = " ".join((of_devices(self.record.section), self.record.machine, self.record.size_label, *own))
         return devices_in(words)
+
+    @once
+    def names_device(self) -> bool:
+        """Whether the name of the run is that of a device, `A100` or `H100, large`."""
+        return bool(self.record.run_id) and names_device(self.record.run_id)
 
     @once
     def device(self) -> Device | None:

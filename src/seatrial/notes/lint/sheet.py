@@ -107,6 +107,11 @@ class Sheet:
         return tables
 
     @cached_property
+    def defines(self) -> bool:
+        """Whether a text says what a heading stands for."""
+        return any(text.defined for text in self.prose.values())
+
+    @cached_property
     def turned(self) -> set[tuple[str, int | None]]:
         """Files and lines in which several rows of a table begin: one that has its runs side by side."""
         starts = Counter((row.record.source_file, row.record.source_line) for row in self.rows if row.record.table is not None)

@@ -65,6 +65,8 @@ def _moved_back(row: Row, cells: list[str]) -> list[Finding]:
     # What stands before the place where cells moved stays where it is.
     for at, moved in _shifts(cells, columns, stand.index(False) if foreign else len(cells), figures):
         both = _exchanged(cells, moved) if all(map(_stands, columns, moved)) else None
+        if both and any(_is_constant(row, columns[one].heading) for one in both):
+            continue
         if both is not None and all(columns[one].field and (foreign or cells[one].strip(_NONE)) for one in both):
             trial = _as_row(row, columns, moved)
             faults, holding = broken_and_kept(trial) if trial is not None else ([], [])
@@ -119,6 +121,12 @@ def _outside(row: Row, ranges: dict[str, tuple[float, float]]) -> int:
     """How many figures are none of their column; what is not there is not counted."""
     values = ((getattr(row.record, name), *ends) for name, ends in ranges.items() if name not in row.record.inferred)
     return sum(not low <= value <= high for value, low, high in values if value)
+
+
+def _is_constant(row: Row, heading: str) -> bool:
+    """Whether all rows have the same in a column: then it is none that changed places with another."""
+    own = row.record.printed.get(heading)
+    return len(row.mates) > FEWEST and all(mate.record.printed.get(heading) == own for mate in row.around)
 
 
 def _usual(row: Row, heading: str, cell: str) -> bool:

@@ -189,7 +189,8 @@ def _explained(row: Row, name: str, figure: Printed, meant: float, low: float, h
         return digits.as_printed(figure.shown(figure.value * times), unit * times), what
     # A point that moved explains more than a digit does, of a row that may well be a little slower or faster than the others.
     aside = [times for times, what in moved.items() if low / ASIDE <= figure.value * times <= high * ASIDE]
-    if len(aside) == 1 and "." in figure.like(figure.value):
+    fast = (figure.value > meant) != (name == "sec_per_it")  # what is slow may well be so
+    if fast and len(aside) == 1 and "." in figure.like(figure.value):
         return digits.as_printed(figure.shown(figure.value * aside[0]), unit * aside[0]), "the point moved"
     ends = figure.span(low, high)
     slip = digits.slip(figure.like(figure.value), ends) if ends[0] > 0 else None

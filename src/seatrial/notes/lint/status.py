@@ -41,7 +41,7 @@ def check(sheet: Sheet) -> list[Finding]:
     for row in sheet.rows:
         if row.worded:
             found += [*clock(row), *text_in_number(row)]
-        found += [*state(row), *contradicted(row), *text_above(row)]
+        found += [*state(row), *contradicted(row), *text_above(row), *backwards(row)]
     for mates in sheet.tables.values():
         found += [*extrapolated(mates), *dates(mates), *moved_points(mates)]
     return found
@@ -113,13 +113,25 @@ def contradicted(row: Row) -> Iterator[Finding]:
     if not (record.sec_per_it or rated) or (record.iteration or 0) > 1 or failed in STOPPED:  # it ran so far before it failed
         return
     name = "outcome" if row.cell("outcome") else "state"
-    if rated:
+    pasted = _of_another(row) if not record.sec_per_it else None
+    if pasted is not None:
+        rate, of = pasted
+        message = f"{cell}, but {row.column(rate)} {row.cell(rate)}, that of {of.where}: did it run?"
+        yield row.find("outcome-vs-figures", "warning", message, name=rate)
+    elif rated:
         message = f"{cell}, but {f'{time} and ' if record.sec_per_it else ''}a rate as of a run that went through"
         proposed = _of_those_that_ran(row, row.columns[name]) or "ok"
         yield row.find("outcome-vs-figures", "warning", message, name=name, proposed=proposed)
     elif not any(mate is not row and mate.record.sec_per_it and read_status(mate.cell(name)).failed for mate in row.around):
         message = f"{cell}, but a time of {time}: did it run?"
         yield row.find("outcome-vs-figures", "warning", message, name=name)
+
+
+def _of_another(row: Row) -> tuple[str, Row] | None:
+    """The one figure of a row, where it is another row's to the last digit, and that row."""
+    rates = [name for name in RATES if getattr(row.record, name)]
+    others = [mate for mate in row.around if len(rates) == 1 and mate is not row and mate.cell(rates[0]) == row.cell(rates[0])]
+    return (rates[0], others[0]) if len(others) == 1 and sum(map(str.isdigit, row.cell(rates[0]))) > 2 else None
 
 
 _BARE = re.compile(r"\W*(?:(?:cuda |gpu |host )?oom(?:ed)?|(?:cuda )?out[ _-]of[ _-]memory|fail(?:ed|ure)?|crash(?:ed)?|"
@@ -255,6 +267,25 @@ def moved_points(mates: list[Row]) -> Iterator[Finding]:
                 yield row.find("outlier", "error", message, name="mfu", proposed=typed.text)
 
 
+_FROM_TO = re.compile(r"(20\d\d)-(\d\d)-(\d\d)\W{1,3}(?:to|bis|until|au|al|a|à|-)?\W{0,3}(20\d\d)-(\d\d)-(\d\d)")
+
+
+def backwards(row: Row) -> Iterator[Finding]:
+    """`2025-01-19 to 2024-01-23`: what ends before it begins; of two years the one that the other rows do not have is wrong."""
+    for heading, cell in row.record.printed.items():
+        match = _FROM_TO.search(cell) if len(cell) > 20 and cell.count("-") > 3 else None
+        if match is None or match.groups()[3:] >= match.groups()[:3]:
+            continue
+        years = Counter(year for mate in row.around if mate is not row
+                        for year in re.findall(r"(20\d\d)-\d\d-\d\d", mate.record.printed.get(heading, "")))  # fmt: skip
+        right, at = (match[1], 4) if years[match[1]] >= years[match[4]] else (match[4], 1)
+        proposed = f"{cell[: match.start(at)]}{right}{cell[match.end(at) :]}".strip()
+        ordered = match[2] <= match[5] and match[1] != match[4]
+        message = f"{cell.strip()} ends before it begins" + (f": {proposed}" if ordered else "")
+        yield row.find("date-order", "error", message, column=heading, printed=cell.strip(),
+                       proposed=proposed if ordered else None)  # fmt: skip
+
+
 def dates(mates: list[Row]) -> Iterator[Finding]:
     """Dates as month and day or in full; a table over New Year counts as running backwards once."""
     last: Row | None = None
@@ -290,6 +321,32 @@ def _point_in_a_count(sheet: Sheet, problem: Problem) -> Finding:
                    column=problem.column, printed=problem.cell, proposed=meant and str(meant))  # fmt: skip
 
 
+def _lost_digit(sheet: Sheet, problem: Problem) -> Finding | None:
+    """A rate in thousands that lack a digit, where batch and time tell about what it was."""
+    row = next((row for row in sheet.files.get(problem.file, ()) if row.record.source_line == problem.line), None)
+    name = read_heading(problem.column).field
+    if row is None or name not in ("tokens_per_s", "samples_per_s") or not row.record.gbs or not row.record.sec_per_it:
+        return None
+    meant = row.record.gbs * ((row.seq or 0) if name == "tokens_per_s" else 1) / row.record.sec_per_it
+    groups = re.split(r"(?<=\d)[ ,'\u00a0\u2009\u202f](?=\d)", problem.cell.strip())
+    short = [at for at, group in enumerate(groups) if at and len(group) == 2]
+    if len(short) != 1 or not meant:
+        return None
+    typed = [[*groups[: short[0]], groups[short[0]][:at] + digit + groups[short[0]][at:], *groups[short[0] + 1 :]]
+             for at in range(3) for digit in "0123456789"]  # fmt: skip
+    best = min(typed, key=lambda one: abs(int("".join(one)) / meant - 1))
+    if abs(int("".join(best)) / meant - 1) > NEARLY:
+        return None
+    proposed = problem.cell.strip()[len(groups[0])].join(best)
+    message = f"{problem.column} {problem.cell} -> {proposed} (a digit lost): the batch and the time give {meant:.5g} a second"
+    row.propose(name, float("".join(best)), "unreadable")
+    return Finding(file=problem.file, line=problem.line, code="unreadable", level="error", message=message,
+                   column=problem.column, printed=problem.cell, proposed=proposed)  # fmt: skip
+
+
+NEARLY = 0.03
+
+
 def _others_are_whole(sheet: Sheet, problem: Problem) -> bool:
     """Whether all other cells of a batch in tokens give whole sequences, and there are some."""
     column = [row for row in sheet.files.get(problem.file, []) if row.columns.get("gbs") == problem.column and row.cell("gbs")]
@@ -307,6 +364,9 @@ def check_reading(sheet: Sheet, problems: Iterable[Problem]) -> list[Finding]:
         level: Level = "error" if cells and "taken as empty" not in problem.message else "info"
         if "is not one number" in problem.message and _GROUPS.fullmatch(problem.cell.strip()):
             level = "warning"  # of its thousands one has lost a digit, or has one too many
+            if (mended := _lost_digit(sheet, problem)) is not None:
+                found.append(mended)
+                continue
         if _FOREIGN.search(problem.message) and foreign[problem.file, problem.column] == 1:
             level = "warning"  # one cell with the unit of another column
         if _FRACTION.search(problem.message) and fractions[problem.file, problem.column] == 1:

@@ -70,9 +70,9 @@ MOST_OF_PARTS = 3
 """Columns of a table of parts: what they are, how much, and which share."""
 MOVED, FAR = ("the point moved", "two digits exchanged"), 5.0
 """Slips that change a figure by far, and how many times what the digits leave open they have to."""
-OFF, NEAR, CLOSELY = 0.02, 0.02, 0.01
+OFF, NEAR, CLOSELY, EXACTLY = 0.02, 0.02, 0.01, 0.0005
 """From which share on a total is off; within which, of a sentence, it agrees with what rows scatter
-about; and how closely one row's figure has to make up for what it is off by."""
+about; and how closely one row's figure has to make up for what it is off by, and where it is half or twice that."""
 
 
 def check(sheet: Sheet) -> list[Finding]:
@@ -172,9 +172,9 @@ def _member(cell: str, short: float, open_: float, figures: dict[Row, float], he
             slips = [slip for slip in slips if slip.how in MOVED and abs(figure / needed - 1) > FAR * open_ / needed]
             found += [(row, slips[0].text, f" ({slips[0].how})")] if slips else []
             continue
-        parts = {count for count in (row.procs, row.world, 2, 4, 8) if count and count > 1}  # four or eight in nodes, mostly
-        of = any(abs(figure / needed / times - 1) <= (CLOSELY if count > 2 else open_ / needed)
-                 for count in parts for times in (count, 1 / count))  # fmt: skip
+        parts = {count for count in (row.procs, row.world, 4, 8) if count and count > 1}  # four or eight in nodes, mostly
+        of = any(abs(figure / needed / times - 1) <= CLOSELY for count in parts for times in (count, 1 / count))
+        of = of or any(abs(figure / needed / times - 1) <= EXACTLY for times in (2, 0.5))
         how = f" ({slips[0].how})" if slips else " (of more devices or fewer)"
         found += [(row, _like(own, needed), how)] if slips or of else []
     if len(found) != 1:

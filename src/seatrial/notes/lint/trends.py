@@ -17,8 +17,9 @@ from functools import lru_cache
 import numpy as np
 
 from seatrial.notes.lint.broken import broken_and_kept
-from seatrial.notes.lint.digits import slips
+from seatrial.notes.lint.digits import places, slips
 from seatrial.notes.lint.duplicates import settings
+from seatrial.notes.lint.exceptions import is_excepted
 from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.labels import label_parameters
 from seatrial.notes.lint.row import CONFIGURATION, Row
@@ -66,11 +67,11 @@ def check(sheet: Sheet, doubted: set[tuple[str, int | None]]) -> list[Finding]:
     found: list[Finding] = []
     for key, mates in sheet.tables.items():
         names = [name for name in POWERS if name in sheet.filled(key)]
-        if len(mates) < FEWEST or not names or _OF_INFERENCE.search("\n".join(mates[0].record.printed)):
+        if len(mates) < FEWEST - 1 or not names or _OF_INFERENCE.search("\n".join(mates[0].record.printed)):
             continue
         rows = [row for row in mates if row.tabular and not row.planned
                 and (row.record.source_file, row.record.source_line) not in doubted]  # fmt: skip
-        for start in range(0, len(rows), AT_ONCE):
+        for start in range(0, len(rows), AT_ONCE) if len(mates) >= FEWEST else ():
             found += _among(rows[start : start + AT_ONCE], names)
         found += _memory_points(rows[:MOST_ROWS]) if "mem_value" in names else []
     return found
@@ -171,9 +172,11 @@ def _memory_points(rows: list[Row]) -> list[Finding]:
             alike = record.size_label, record.machine, record.mem_unit, record.layers, record.hidden
             groups.setdefault(alike, []).append((record.mem_gib, row))
     found = []
-    for group in (group for group in groups.values() if len(group) >= FEWEST):
+    for group in (group for group in groups.values() if len(group) >= FEWEST - 1):
         group.sort(key=lambda each: each[0])
         for (memory, row), others in ((group[0], group[1:]), (group[-1], group[:-1])):
+            if len(group) < FEWEST and not _is_shorter(row, [mate for _, mate in others]):
+                continue
             low, high = others[0][0], others[-1][0]
             if high > _NARROW * low or low / _OUTSIDE < memory < high * _OUTSIDE:
                 continue
@@ -191,6 +194,12 @@ def _memory_points(rows: list[Row]) -> list[Finding]:
             message = f"{row.cell('mem_value')} -> {typed.text} ({typed.how}): {there}"
             found.append(row.find("outlier", "warning", message, name="mem_value", proposed=typed.text))
     return found
+
+
+def _is_shorter(row: Row, others: list[Row]) -> bool:
+    """Whether a cell has other digits behind its point than all others have: 6.10 among 66.3 and 58.7."""
+    usual = {places(mate.cell("mem_value")) for mate in others}
+    return len(usual) == 1 and places(row.cell("mem_value")) not in usual
 
 
 def _figure(row: Row, name: str) -> float:
@@ -230,7 +239,7 @@ def _switches(row: Row) -> tuple[object, ...]:
 def _said(rows: list[Row], at: int, table: _Compared, name: str, values: np.ndarray) -> Iterator[Finding]:
     row, nearest = rows[at], table.nearest(at)
     other, figure = rows[nearest], row.printed(name)
-    if figure is None:
+    if figure is None or is_excepted(row):
         return
     ends = (values[nearest] + table.least[at, nearest], values[nearest] + table.most[at, nearest])
     low, high = sorted(figure.shown(math.exp(end)) for end in ends)

@@ -53,7 +53,8 @@ def report(row: Row, broken: list[Broken], repairs: list[Repair]) -> list[Findin
     out = max(b[1].misses.stands_out(b[2], slack(row, b[0])) for b in broken)
     grave = grave and out > (LIKELY if abs(off) > GRAVE else SURELY)
     doubtful = abs(off) > 2 * SMALL or known and best is not None and best.why  # else no slip that anybody makes
-    plain = out > (LIKELY if abs(off) > LITTLE else 2 * SURELY)  # a digit that is another one explains any small difference
+    # A digit that is another one explains any small difference.
+    plain = out > LIKELY if abs(off) > LITTLE else 2 * SURELY < out < math.inf
     level: Level = "error" if grave and sure else "warning" if plain and doubtful else "info"
     if level == "error" and (all(relation in AT_ONCE for relation, _, _ in broken) or of_another_batch(row, broken)):
         level = "warning"  # it may be the one that accumulates

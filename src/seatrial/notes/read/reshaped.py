@@ -122,7 +122,8 @@ def _parted(titles: list[str], rows: list[tuple[int, list[str]]]) -> tuple[list[
 
     heads = [text for at, title in enumerate(titles)
              for text in ([f"{title} (before)", f"{title} (after)"] if at in two else [title])]  # fmt: skip
-    return heads, [(number, [text for at, cell in enumerate(cells) for text in parts(at, cell)]) for number, cells in rows], True
+    made = [(number, [text for at, cell in enumerate(cells) for text in parts(at, cell)]) for number, cells in rows]
+    return heads, made, True
 
 
 def _alone(cells: list[str]) -> str:

@@ -314,7 +314,7 @@ def _take_devices(row: _OpenRow, text: str) -> bool:
     if card := re.fullmatch(rf"(\d+)\s*[x×]\s*({_NUMBERED}[\w .-]*)", text):
         row.values.update(gpus=int(card[1]), machine=f"RTX {card[2]}")
         return int(card[1]) > 0
-    if match and (match.group(2) or match.group(3)):
+    if match:
         row.values["gpus"] = int(match.group(1)) * int(match.group(2) or 1)
         if match.group(3):
             row.values["machine"] = match.group(3)
