@@ -135,12 +135,12 @@ def _left(problems: Iterable[Problem], sheet: Sheet) -> list[Finding]:
         rows += [replace(record, source_file=problem.file) for record in reversed(figures.values())]
     side = Sheet.of(rows, sheet.prose if rows else {})
     found = [finding for rule in OF_COLUMNS for finding in rule(side)]
-    found += _besides(side, found)
     wrong = {key: {(f.file, f.line) for f in found} & {(key[0], row.record.source_line) for row in mates}
              for key, mates in side.tables.items()}  # fmt: skip
     # Where many rows are off they are of different kinds.
     many = {where for key, mates in side.tables.items() if len(wrong[key]) > max(1, len(mates) // 4) for where in wrong[key]}
-    return [finding for finding in found if (finding.file, finding.line) not in many]
+    found = [finding for finding in found if (finding.file, finding.line) not in many]
+    return found + _besides(side, found)
 
 
 def _besides(sheet: Sheet, found: Sequence[Finding]) -> list[Finding]:

@@ -119,7 +119,8 @@ def read(text: str, value: float | None) -> Printed | None:
     if value is None:
         return None
     plain = text.isascii() and text.replace(".", "", 1).isdecimal()  # as nearly all are
-    match = None if plain else NUMBER.search(clean(text))
+    bare = text if plain else _together(clean(text))
+    match = None if plain else NUMBER.search(bare)
     if match is None and not plain:
         return from_value(value)
     shown = text if match is None else decimal(match.group())
@@ -128,7 +129,7 @@ def read(text: str, value: float | None) -> Printed | None:
         return Printed(value, 10.0 ** -len(shown.partition(".")[2]), text)
     if not number:
         return Printed(value, 10.0 ** -_decimals(shown), text)
-    wide, width = _SPREAD.match(clean(text), match.end()) if match is not None else None, 0.0
+    wide, width = _SPREAD.match(bare, match.end()) if match is not None else None, 0.0
     if wide is not None and 0 < (other := float(decimal(wide[2]))) < math.inf:
         # Between two numbers, or so much on both sides of one, as the author says it.
         middle, between = (number, 2 * other) if wide[1] else ((number + other) / 2, abs(other - number))
@@ -192,7 +193,7 @@ def slip(text: str, meant: tuple[float, float], *, wide: float = 0.0) -> Slip | 
 
     `wide`: by which share more a number may miss it that one of the few slips explains, other than of any one digit.
     """
-    match = NUMBER.search(clean(text))
+    match = NUMBER.search(_together(clean(text)))
     low, high = meant
     if match is None or not 0 < low <= high:
         return None
@@ -212,9 +213,17 @@ def slip(text: str, meant: tuple[float, float], *, wide: float = 0.0) -> Slip | 
     return min(found, key=lambda s: s.chance, default=None)
 
 
+_SPACED = re.compile(r"(?<![\d.,])\d{1,3}(?: \d{3})+(?![\d ])")
+
+
+def _together(text: str) -> str:
+    """With thousands that spaces part in one."""
+    return _SPACED.sub(lambda match: match[0].replace(" ", ""), text) if " " in text else text
+
+
 def plain(text: str) -> str:
     """The first number of a cell, as Python reads it."""
-    match = NUMBER.search(clean(text))
+    match = NUMBER.search(_together(clean(text)))
     return decimal(match.group()) if match else ""
 
 
@@ -231,7 +240,7 @@ _PREFIXES = {"n": 1e-9, "u": 1e-6, "µ": 1e-6, "m": 1e-3, "k": 1e3, "M": 1e6, "G
 @lru_cache(maxsize=65536)
 def alone(cell: str) -> float | None:
     """The number of a cell that holds one and hardly anything else: `3.68x`, `95.2%`, `$1.4k`."""
-    match = _A_FIGURE.fullmatch(clean(cell))
+    match = _A_FIGURE.fullmatch(_together(clean(cell)))
     if match is None:
         return None
     value = float(decimal(match[1])) * _TIMES.get(match[2] or "", 1.0) * _PREFIXES.get(match[3] or "", 1.0)

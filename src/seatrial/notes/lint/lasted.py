@@ -11,6 +11,7 @@ still tells which. Two of them count where another row of the table keeps to the
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import re
 from collections.abc import Iterator
@@ -34,6 +35,7 @@ OVERHEAD = 0.25
 """By how much hours on the clock may exceed those of the steps, where rows agree on it."""
 COUNTS = ("gpus", "nodes")
 """What nobody has 513 of."""
+THOUSAND = math.log(1000.0)
 CLEAR = ("the point moved", "two digits exchanged", "a digit too many", "a digit lost")
 _BEFORE = r"(?:(?:wall|run|training|train|total|net|est|estimated|elapsed|job|duration) ?(?:clock|time)? ?)?(?:time )?(?:in )?"
 _TIMES = {re.compile(rf"{_BEFORE}(?:hours?|hrs?|h)(?: net| total| wall)?"): 1.0,
@@ -42,10 +44,16 @@ _OF_DEVICE = r"(?:gpu|device|card|tpu|npu|hpu|chip|gcd|accelerator|[ahvb]\d{2,3}
 _SPENT = {re.compile(rf"(?:total )?{_OF_DEVICE} ?(?:hours?|hrs?|h)|(?:hours?|ore|h) (?:de )?{_OF_DEVICE}"): "world",
           re.compile(r"(?:total )?node ?(?:hours?|hrs?|h)"): "nodes"}  # fmt: skip
 _TOKENS = re.compile(r"(?:(?:total|training|train|seen|trained) )?(?:tokens?|toks?)(?: seen| trained| total)?(?: in)?"
-                     r"(?: ([bmtgk]|billions?|millions?|trillions?))?|"
+                     r"(?: ([bmtgk]|billions?|millions?|trillions?|1e\d+))?|"
                      r"([bmtg]) ?tokens?|gtok(en)?s?")  # fmt: skip
+_EACH = rf"(?: (?:per|a|each|pro|je|par|por))? {_OF_DEVICE}"
 _ENERGY = {re.compile(r"(?:energy |total )?kwh"): ("energy", 1.0), re.compile(r"(?:energy |total )?mwh"): ("energy", 1e3),
-           re.compile(r"(?:power |draw )?kw"): ("power", 1.0), re.compile(r"(?:power |draw )?w"): ("power", 1e-3)}  # fmt: skip
+           re.compile(r"(?:power |draw )?kw"): ("power", 1.0), re.compile(r"(?:power |draw )?w"): ("power", 1e-3),
+           re.compile(rf"(?:(?:mean |avg )?(?:power |draw ))?kw{_EACH}"): ("power each", 1.0),
+           re.compile(rf"(?:(?:mean |avg )?(?:power |draw ))?w{_EACH}"): ("power each", 1e-3)}  # fmt: skip
+_A_PRICE_EACH = re.compile(rf"(?:(?:price|rate|usd|eur|chf|dollars?|euros?)? ?)*(?:per|a)?(?: {_OF_DEVICE})?(?: and)? ?"
+                           r"(?:per |a )?(?:h|hr|hour)")  # fmt: skip
+"""Of one device's hour, under a heading that names money."""
 _MONEY = re.compile(r"\b(?:costs?|usd|eur|kosten|cout|coste|custo|dollars?|euros?|chf)\b|[$€£]")
 _A_PRICE = re.compile(rf"(?<![\w.,])(?:[$€£]\s?({NUMBER.pattern})|({NUMBER.pattern})\s?"
                       r"(?:[$€£]|EUR|USD|CHF|euros?|dollars?))\s?"
@@ -83,21 +91,24 @@ def _columns(headings: tuple[str, ...]) -> dict[str, tuple[str, float]]:
     found: dict[str, tuple[str, float]] = {}
     for heading in headings:
         words = normal(in_english(clean(heading), surely=True)).strip()
+        times, words = (1e3, words[2:]) if words.startswith("k ") else (1.0, words)
         hours = next((unit for pattern, unit in _TIMES.items() if pattern.fullmatch(words)), None)
         of = next((of for pattern, of in _SPENT.items() if pattern.fullmatch(words)), None)
         tokens = _TOKENS.fullmatch(words)
         energy = next((one for pattern, one in _ENERGY.items() if pattern.fullmatch(words)), None)
         if hours is not None:
-            found[heading] = "hours", hours
+            found[heading] = "hours", hours * times
         elif of is not None:
-            found[heading] = of, 1.0
+            found[heading] = of, times
         elif energy is not None:
             found[heading] = energy
+        elif _MONEY.search(f"{words} {heading}") and _A_PRICE_EACH.fullmatch(words):
+            found[heading] = "price each", 1.0
         elif _MONEY.search(f"{words} {heading}") and not re.search(r"\bper\b|/", f"{words} {heading}"):
             found[heading] = "money", 1.0
         elif tokens is not None and field_of(heading) in ("", "iteration"):
             unit = next(filter(None, (tokens[1], tokens[2])), "g" if words.startswith("gtok") else "")
-            found[heading] = "tokens", _SCALES.get(unit[:1], 1.0)
+            found[heading] = "tokens", float(unit) if unit[:2] == "1e" else _SCALES.get(unit[:1], 1.0)
     kinds = [kind for kind, _ in found.values()]
     return {heading: one for heading, one in found.items() if kinds.count(one[0]) == 1}
 
@@ -120,6 +131,9 @@ def _figure(row: Row, heading: str) -> tuple[float, float] | None:
 def _ways(row: Row, columns: dict[str, tuple[str, float]]) -> list[_Way]:
     found: list[_Way] = []
     named = {kind: heading for heading, (kind, _) in columns.items()}
+    many = row.world if row.world and row.world > 1 and (row.shows("gpus") or row.shows("nodes") or _counts(row)) else None
+    # Where nobody says of how many devices they are, hours of devices are compared with each other.
+    each = math.log(many) if many else None if {"hours", "tokens"} & {*named} or _of_steps(row) else 0.0
     prices = _prices(row.sheet.text(row).lines) if "money" in named else {}
     for heading, (kind, unit) in columns.items():
         figure = _figure(row, heading)
@@ -130,10 +144,15 @@ def _ways(row: Row, columns: dict[str, tuple[str, float]]) -> list[_Way]:
         if kind == "hours":
             found.append(_Way(heading, value, open_, (own,)))
         elif kind in ("world", "nodes"):
-            many = row.world if kind == "world" else row.get("nodes")
+            count = row.world if kind == "world" else row.get("nodes")
             name = ("nodes" if row.record.gpus is None and row.record.nodes else "gpus") if kind == "world" else "nodes"
-            if many and many > 1 and row.shows(name):
-                found.append(_Way(heading, value - math.log(many), open_, (own, (name, -1))))
+            if count and count > 1 and row.shows(name):
+                found.append(_Way(heading, value - math.log(count), open_, (own, (name, -1))))
+            elif kind == "world" and each is not None:
+                found.append(_Way(heading, value - each, open_, (own,)))
+        elif kind in ("energy", "money") and each is not None and (by := _figure(row, named.get(_BY[kind], ""))) is not None:
+            cells = (own, (EXTRA + named[_BY[kind]], -1))
+            found.append(_Way(heading, value - math.log(by[0] * columns[named[_BY[kind]]][1]) - each, open_ + by[1], cells))
         elif kind == "energy" and (power := _figure(row, named.get("power", ""))) is not None:
             hours = value - math.log(power[0] * columns[named["power"]][1])
             found.append(_Way(heading, hours, open_ + power[1], (own, (EXTRA + named["power"], -1))))
@@ -154,6 +173,14 @@ def _ways(row: Row, columns: dict[str, tuple[str, float]]) -> list[_Way]:
             hours = math.log(row.record.iteration * each.value / 3600)
             found.append(_Way("steps", hours, each.slack, (("iteration", 1), ("sec_per_it", 1))))
     return found
+
+
+_BY = {"energy": "power each", "money": "price each"}
+
+
+def _counts(row: Row) -> bool:
+    """Whether the cell of the device says how many of them there are: `8x H100`."""
+    return re.match(r"\d+ ?[x×]", clean(row.record.machine or row.cell("machine"))) is not None
 
 
 def _of_one_device(row: Row) -> bool:
@@ -193,7 +220,8 @@ def _told(rows: list[Row], columns: dict[str, tuple[str, float]]) -> Iterator[Fi
             constant = max([0.0, *(off for off, _ in offs)], key=lambda off: (_kept(offs, off), -abs(off)))
             kept, overhead = _kept(offs, constant), abs(constant) > CLOSE
             most = len(offs) // 2 + 1 if overhead else max(1, (len(offs) + 1) // 2)
-            if kept >= max(2 if overhead else 1, most) and abs(constant) <= OVERHEAD:
+            enough = kept >= max(2 if overhead else 1, most) or not overhead and kept > 1 and _are_slips(offs)
+            if enough and abs(constant) <= OVERHEAD:
                 law[one, other] = constant, kept
     for row, its in ways.items():
         offs_of = {(one, other): (abs(its[one].hours - its[other].hours - constant), its[one].open_ + its[other].open_)
@@ -202,6 +230,13 @@ def _told(rows: list[Row], columns: dict[str, tuple[str, float]]) -> Iterator[Fi
         fine = {name for pair, (off, may) in offs_of.items() if off <= 2 * CLOSE + may for name in pair}
         if broken and not row.settled and not row.reasons:
             yield _finding(row, its, law, broken, fine)
+
+
+def _are_slips(offs: list[tuple[float, float]]) -> bool:
+    """Whether the rows that do not agree are far off, and each by another factor."""
+    rest = sorted(off for off, may in offs if abs(off) > may + CLOSE)
+    far = all(abs(off) > may + OFF for off, may in offs if abs(off) > may + CLOSE)
+    return far and all(two - one > OFF for one, two in itertools.pairwise(rest))
 
 
 def _kept(offs: list[tuple[float, float]], constant: float) -> int:
@@ -226,6 +261,8 @@ def _finding(row: Row, ways: dict[str, _Way], law: dict[tuple[str, str], tuple[f
     kept = max(law[pair][1] for pair in broken)
     level: Level = "error" if kept > 1 or fine else "warning"
     said = f"the row lasts {_hours(ways[one])} and {_hours(ways[other])}, which agree in {kept} other rows"
+    if len(clear) > 1:  # of a unit that was mistaken it is what was worked out
+        chosen = {cell: made for cell, made in clear.items() if cell == ways[broken[0][1]].cells[0][0]}
     cell = next(iter(chosen), ways[one].cells[0][0])
     column, printed = row.column(cell), row.cell(cell)
     if not chosen:
@@ -244,9 +281,11 @@ def _mended(cell: str, factor: float, *, whole: bool) -> tuple[str, str] | None:
         return None
     slip = digits.slip(shown, (value * (1 - CLOSE), value * (1 + CLOSE)))
     typed = slip if slip is not None and slip.how in CLEAR else None
-    text = f"{value if typed is None else typed.value:,.{digits.places(cell)}f}"
+    in_units = abs(abs(math.log(factor)) - THOUSAND) < 2 * CLOSE
+    places = max(digits.places(cell), 1) if in_units and value < 100 else digits.places(cell)
+    text = f"{value if typed is None else typed.value:,.{places}f}"
     text = text if re.search(r"\d,\d{3}", cell) else text.replace(",", "")
-    return text, "" if typed is None else f" ({typed.how})"
+    return text, " (a thousand times)" if in_units else "" if typed is None else f" ({typed.how})"
 
 
 def _hours(way: _Way) -> str:

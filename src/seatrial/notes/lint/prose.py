@@ -648,7 +648,7 @@ class Prose:
     @cached_property
     def least_limit(self) -> float:
         """What no row below has to be asked for more than."""
-        return min((size for _, size, _ in self.limits), default=math.inf)
+        return min((size for _, size, _ in (self.whole or self).limits), default=math.inf)
 
     @cached_property
     def uneven(self) -> bool:

@@ -18,11 +18,12 @@ from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.headings import LATER, is_extra
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
+from seatrial.tables.headings import read_heading
 
 FEWEST, LEARNED, MOST_ROWS, MOST_COLUMNS = 3, 24, 200, 16
 WINDOW = 0.02
 """What the digits of a sum leave open at most, as a share of it: coarse figures add up to much."""
-GROSS = 0.01
+GROSS, USUAL = 0.01, 2.0
 CLEAR = ("the point moved", "two digits exchanged", "a digit too many", "a digit lost")
 Figure = tuple[float, float]
 
@@ -61,15 +62,22 @@ def _told(rows: list[Row], columns: dict[str, list[Figure | None]]) -> Iterator[
             (total, half), *rest = figures
             added, open_ = math.fsum(value for value, _ in rest), half + sum(step for _, step in rest)
             if abs(total - added) > open_ + GROSS * max(total, added):
-                yield _finding(row, whole, parts, [value for value, _ in figures], open_, kept)
+                others = {heading: [one[0] for place, one in enumerate(columns[heading]) if one is not None and place != at]
+                          for heading in (whole, *parts)}  # fmt: skip
+                yield _finding(row, whole, parts, [value for value, _ in figures], open_, kept, others)
+
+
+def _is_part(heading: str) -> bool:
+    """Whether a column of figures is none of a run's own: `optimizer` is the name of one, and a part of a step."""
+    return is_extra(heading) or read_heading(heading).kind == "word"
 
 
 def _sums(columns: dict[str, list[Figure | None]]) -> Iterator[tuple[str, tuple[str, ...], int]]:
     names = list(columns)
     for place, whole in enumerate(names):
         best: tuple[int, tuple[str, ...]] = (0, ())
-        left = list(itertools.takewhile(is_extra, reversed(names[:place])))
-        right = list(itertools.takewhile(is_extra, names[place + 1 :]))
+        left = list(itertools.takewhile(_is_part, reversed(names[:place])))
+        right = list(itertools.takewhile(_is_part, names[place + 1 :]))
         for parts in (*(left[n - 1 :: -1] for n in range(2, len(left) + 1)), *(right[:n] for n in range(2, len(right) + 1))):
             kept, broken = _kept(columns[whole][:LEARNED], [columns[part] for part in parts])
             if kept >= max(2, 3 * broken) and broken + kept >= FEWEST or kept == 2 and broken == 1:
@@ -97,7 +105,9 @@ def _kept(whole: list[Figure | None], parts: list[list[Figure | None]]) -> tuple
     return len(kept), broken
 
 
-def _finding(row: Row, whole: str, parts: tuple[str, ...], values: list[float], open_: float, kept: int) -> Finding:
+def _finding(row: Row, whole: str, parts: tuple[str, ...], values: list[float], open_: float, kept: int,
+             others: dict[str, list[float]]) -> Finding:  # fmt: skip
+    """Which of the cells it is: the one that a slip of the hand makes what the other rows have."""
     total, *rest = values
     added = math.fsum(rest)
     wanted = {whole: added, **{part: total - added + value for part, value in zip(parts, rest)}}
@@ -109,6 +119,9 @@ def _finding(row: Row, whole: str, parts: tuple[str, ...], values: list[float], 
         typed = digits.slip(shown, ((meant - open_) / scale, (meant + open_) / scale)) if meant > open_ else None
         if typed is not None and typed.how in CLEAR:
             slips[heading] = digits.as_there(cell, None, typed.text) or typed.text
+    if len(slips) > 1:
+        slips = {heading: text for heading, text in slips.items()
+                 if min(others[heading]) / USUAL <= wanted[heading] <= max(others[heading]) * USUAL}  # fmt: skip
     at = next(iter(slips)) if len(slips) == 1 else whole
     cell = row.record.printed[at].strip()
     shown = digits.plain(cell)

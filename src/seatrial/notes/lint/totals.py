@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.findings import Finding
-from seatrial.notes.lint.headings import EXTRA
+from seatrial.notes.lint.headings import EXTRA, is_extra
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.tables.headings import NUMBER, clean, decimal, normal
@@ -28,7 +28,7 @@ from seatrial.tables.tongues import in_english
 
 FEWEST, MOST_ROWS = 2, 500
 _TOTAL = re.compile(r"(?:(?:grand|sub)[ -]?)?(?:total|sum|totals|all|overall)|Σ|∑|summe|gesamt|insgesamt|somme|totale|suma|"
-                    r"итого|всего|合計|总计|合计|總計|(?:total|sum) .{0,20}", re.IGNORECASE)  # fmt: skip
+                    r"итого|всего|小?計|合計|总计|合计|總計|합계|계|(?:total|sum) .{0,20}", re.IGNORECASE)  # fmt: skip
 _MEAN = re.compile(r"mean|average|avg\.?|Ø|⌀|mittel(?:wert)?|schnitt|moyenne|media|promedio|średnia|среднее|平均",
                    re.IGNORECASE)  # fmt: skip
 _ADDED = re.compile(r"\b(?:hours?|days?|weeks?|h|costs?|price|usd|eur|dollars?|euros?|tokens|steps|iterations|iters|updates|"
@@ -138,7 +138,8 @@ def _one_row(row: Row, members: list[Row], ways: Callable[[list[float]], list[fl
             continue
         words = f"{normal(in_english(clean(heading), surely=True))} {heading}"
         of_memory = added and len(row.record.printed) <= MOST_OF_PARTS and _BYTES.search(words) is not None
-        if added and (not _ADDED.search(words) and not of_memory or _A_RATE.search(words)):
+        told = _ADDED.search(words) is not None or of_memory
+        if added and (not told and not is_extra(heading) or _A_RATE.search(words)):
             continue
         given = [ways([one[at] for one in column if one is not None]) for at in (0, 1)]
         rounding = sum(_half(member.record.printed.get(heading, "")) for member in members)
@@ -149,13 +150,26 @@ def _one_row(row: Row, members: list[Row], ways: Callable[[list[float]], list[fl
         if meant > 0 and abs(math.log(float(shown) / meant)) > OFF:
             figures = {member: one[1] for member, one in zip(members, column) if one is not None}
             blamed = _member(cell, float(shown) - meant, open_, figures, heading) if added else None
-            if blamed is not None or of_memory:  # of which the last row may be what all of them leave
+            if not told and added and not _adds_up(row, members, heading):
+                continue  # nobody says that it is added up
+            # Of memory the last row may be what all others leave.
+            if blamed is not None or of_memory or added and not told:
                 yield from [blamed] if blamed is not None else ()
                 continue
             what = "the rows above add up to" if added else "the mean of the rows above is"
             proposed = _like(cell, meant)
             message = f"{heading} {cell.strip()} -> {proposed}: {what} {proposed}"
             yield row.find("aggregate", "error", message, column=heading, printed=cell.strip(), proposed=proposed)
+
+
+def _adds_up(row: Row, members: list[Row], but: str) -> bool:
+    """Whether the row is the sum of those above it in another column."""
+    for heading, cell in row.record.printed.items():
+        figures = [member.figure(heading) for member in members] if heading != but else [None]
+        if (total := digits.alone(cell)) and all(figures):
+            if abs(total - math.fsum(filter(None, figures))) <= _half(cell) + 0.002 * total:
+                return True
+    return False
 
 
 def _member(cell: str, short: float, open_: float, figures: dict[Row, float], heading: str) -> Finding | None:
