@@ -164,3 +164,60 @@ LIBRARIES = "# Parsers\n\n" + table("""
 @pytest.mark.parametrize("text", [ALIKE, DOUBLED, COVERED, LIBRARIES])
 def test_columns_that_are_alike_and_rows_of_another_kind_are_no_slips(lint, text):
     assert lint(text) == []
+
+
+SPENT = "# Costs\n\n" + table("""
+    machine  tokens/s  hours  USD per GPU and h  USD
+    8x H100, spot  72,897  7.6  1.90  116
+    8x H100  73,244  7.6  3.40  207
+    8x A100 80GB  24,417  22.8  1.30  237
+    8x L40S  22,943  24.2  0.90  174
+""")
+POWER = "# Energy\n\n" + table("""
+    what  GPU hours  kW per GPU  MWh
+    all stages  81,759  0.58  47.4
+    ablations  11,222  0.35  3.9
+""")
+PACKAGES = "# Work packages\n\n" + table("""
+    package  nodes  days  k node-h  k GPU-h
+    A: base  64  28.8  44.2  176.9
+    A2: annealing  64  2.4  3.7  14.7
+    B: more  64  4.8  7.4  29.5
+    C: ablations  64  7.2  11.1  44.2
+""")
+PARTS = "# Where the time goes\n\n" + table("""
+    overlap  forward  backward  exposed  optimizer  total
+    off  6,593  12,297  3,782  621  23,293
+    25 MB  6,608  12,262  1,774  622  21,266
+    100 MB  6,596  12,283  1,055  620  20,554
+    400 MB  6,620  12,307  1,433  614  20,974
+""")
+PRIX = "# Demande\n\n" + table("""
+    poste  heures GPU  €/h  €
+    pré-entraînement  61 000  0,48  29 280
+    ablations  9 400  0,48  4 512
+    affinage  1 250  0,48  600
+    évaluation  3 000  0,11  330
+""")
+POINTS = "# 記録\n\n" + table("""
+    ジョブ  ノード  時間  ノード時間  ポイント
+    4412233  8  9.0  72  180
+    4413090  16  22.0  352  880
+    4413577  16  6.5  104  260
+""") + "| 計 | | | 528 | 1320 |\n"
+
+
+@pytest.mark.parametrize(("note", "was", "typed", "proposed"), [
+    pytest.param(SPENT, "| 207 |", "| 27 |", "207", id="cost"),
+    pytest.param(SPENT, "| 0.90 |", "| 0.09 |", None, id="price"),
+    pytest.param(POWER, "| 3.9 |", "| 3900 |", "3.9", id="energy in other units"),
+    pytest.param(PACKAGES, "| 4.8 |", "| 48 |", "4.8", id="days"),
+    pytest.param(PARTS, "| 12,283 |", "| 2,283 |", "12283", id="a part of a step"),
+    pytest.param(PRIX, "| 4 512 |", "| 45 120 |", "4512", id="money with spaces"),
+    pytest.param(POINTS, "| 880 |", "| 808 |", "880", id="points of a total"),
+])  # fmt: skip
+def test_what_words_and_units_define_needs_no_proof(lint, note: str, was: str, typed: str, proposed: str | None):
+    assert lint(note) == [] and note.count(was) == 1
+    found = lint(note.replace(was, typed))
+    line = note[: note.index(was)].count("\n") + 1
+    assert [f.line for f in found] == [line] and (proposed is None or found[0].proposed == proposed)

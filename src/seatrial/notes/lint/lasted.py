@@ -168,10 +168,10 @@ def _ways(row: Row, columns: dict[str, tuple[str, float]]) -> list[_Way]:
             open_ = 0.0 if open_ > 0.02 else open_ + rate[1]
             found.append(_Way(heading, value - rate[0] - math.log(3600), open_, (own, *rate[2])))
     if _of_steps(row) and row.shows("iteration") and row.shows("sec_per_it") and row.record.time_unit != "it/s":
-        each = row.printed("sec_per_it")
-        if each is not None and row.record.iteration and each.value > 0:
-            hours = math.log(row.record.iteration * each.value / 3600)
-            found.append(_Way("steps", hours, each.slack, (("iteration", 1), ("sec_per_it", 1))))
+        step = row.printed("sec_per_it")
+        if step is not None and row.record.iteration and step.value > 0:
+            hours = math.log(row.record.iteration * step.value / 3600)
+            found.append(_Way("steps", hours, step.slack, (("iteration", 1), ("sec_per_it", 1))))
     return found
 
 

@@ -104,7 +104,7 @@ def repair(row: Row, name: str, value: float, bounds: tuple[float, float], broke
         parts = {1 / node: "of one device of a node", node / world: "of one node"} | parts
     if row.seq and name in ("samples_per_s", "tokens_per_s"):
         parts[row.seq if name == "samples_per_s" else 1 / row.seq] = "tokens" if name == "samples_per_s" else "samples"
-    for times, what in parts.items() if name != "sec_per_it" else ():
+    for times, what in parts.items() if name != "sec_per_it" and not is_let_for(name[1:]) else ():
         if times != 1 and abs(math.log(ratio / times)) < tight:
             # An eighth of what more than eight devices do is nothing that anybody measures.
             odd = times == 1 / node and world not in (1, node)

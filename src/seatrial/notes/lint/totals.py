@@ -165,10 +165,10 @@ def _one_row(row: Row, members: list[Row], ways: Callable[[list[float]], list[fl
 def _adds_up(row: Row, members: list[Row], but: str) -> bool:
     """Whether the row is the sum of those above it in another column."""
     for heading, cell in row.record.printed.items():
-        figures = [member.figure(heading) for member in members] if heading != but else [None]
-        if (total := digits.alone(cell)) and all(figures):
-            if abs(total - math.fsum(filter(None, figures))) <= _half(cell) + 0.002 * total:
-                return True
+        figures = [figure for member in members if (figure := member.figure(heading))] if heading != but else []
+        total = digits.alone(cell) if len(figures) == len(members) else None
+        if total and abs(total - math.fsum(figures)) <= _half(cell) + 0.002 * total:
+            return True
     return False
 
 
