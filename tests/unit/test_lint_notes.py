@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from seatrial.notes.lint import CODES, look_at
+from seatrial.notes.lint.prose import Prose
 
 NOTES = Path(__file__).parents[1] / "data" / "notes"
 PLANTED: dict[str, set[tuple[int, str, str, str | None, str | None]]] = {
@@ -60,3 +61,9 @@ def test_estimates_and_plans_are_told_apart():
 def test_every_code_is_explained_once():
     told = {f.code for name in PLANTED for f in look_at([str(NOTES / name)])[0]}
     assert told <= set(CODES) and len(set(CODES.values())) == len(CODES)
+
+
+@pytest.mark.parametrize("heads", ["== {} ==", "h2. {}", "## {}", "= {}"])
+def test_headings_of_wikis_are_sections_of_the_text(heads: str):
+    text = "\n\n".join(f"{heads.format(name)}\n\nSequences of 2048." for name in ("First", "Second"))
+    assert [section.title for section in Prose.of(text).hints.sections.sections] == ["", "First", "Second"]

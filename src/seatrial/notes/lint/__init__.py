@@ -60,6 +60,7 @@ from seatrial.notes.lint.prose import Prose
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.read import LARGEST_MIB, import_file
 from seatrial.notes.read.files import SilentLog
+from seatrial.notes.read.markdown import heading_of_org
 from seatrial.record import Record
 from seatrial.tables import Problem
 
@@ -238,4 +239,6 @@ def look_at(paths: Iterable[str], *, format: str | Path | None = None) -> tuple[
         text = Path(path).read_text(encoding="utf-8", errors="replace") if small else ""
         # What is a comment above the rows of a CSV file would be so many headings in notes.
         prose[path] = re.sub(r"(?m)^#+ *", "", text) if Path(path).suffix in (".csv", ".tsv") else text
+        if Path(path).suffix == ".org":
+            prose[path] = "\n".join(heading_of_org(line) for line in text.splitlines())
     return look(records, problems, prose=prose)

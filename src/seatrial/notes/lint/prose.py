@@ -25,6 +25,7 @@ from seatrial.notes.read.led import led_sections
 from seatrial.notes.read.markdown import is_delimiter, scan
 from seatrial.notes.read.outline import HEADING, Chapters, Outline, Tree
 from seatrial.notes.read.sound import MOST_COUNTED
+from seatrial.notes.read.wikitables import pipes_of_wiki
 from seatrial.record import Record
 from seatrial.spec import Device
 from seatrial.tables.headings import clean
@@ -570,6 +571,9 @@ def peaks_in(lines: Iterable[str]) -> list[float]:
     return [float(next(filter(None, match.groups()))) for line in said for match in _PEAK.finditer(line)]
 
 
+_OF_A_WIKI = re.compile(r"(?m)^(?:={1,6} ?\w|h[1-6]\. |\\(?:sub)*section)")
+
+
 @dataclass(frozen=True)
 class Prose:
     lines: tuple[str, ...]
@@ -597,6 +601,10 @@ class Prose:
     @classmethod
     def of(cls, text: str) -> Prose:
         lines = text.splitlines()
+        if _OF_A_WIKI.search(text):
+            for number, line in pipes_of_wiki(enumerate(text.splitlines(), 1)):
+                if line.startswith("#"):
+                    lines[number - 1] = line
         if "</" in text:
             for number, line in pipes_of_html(enumerate(text.splitlines(), 1)):
                 if line and not is_delimiter(line):

@@ -174,11 +174,15 @@ def scan(lines: Iterable[tuple[int, str]]) -> Iterator[Token]:
             yield Token("text", number, body, bool(fence))
 
 
+def heading_of_org(line: str) -> str:
+    return _STARS.sub(lambda stars: "#" * len(stars[0]), line)
+
+
 def lines_of(path: Path) -> Iterator[tuple[int, str]]:
     """The file's lines, with every kind of table as rows between pipes."""
     lines = read_lines(path)
     if path.suffix.lower() == ".org":
-        lines = ((number, _STARS.sub(lambda stars: "#" * len(stars[0]), line)) for number, line in lines)
+        lines = ((number, heading_of_org(line)) for number, line in lines)
     return piped(lines)
 
 
