@@ -22,7 +22,6 @@ FEWEST, CLOSELY, WHOLE = 3, 0.002, 0.004
 _EACH = re.compile(r"\b(?:batch(?: size)?|sequences?|samples?|seqs?)\b[^.|\n]{0,20}?\b(?:per|a|for each|each) "
                    r"(?:GPU|device|card|chip|GCD|accelerator|rank|process)\b|\bweak scaling\b", re.IGNORECASE)  # fmt: skip
 _OF_TOKENS = re.compile(r"\btok(?:en)?s ?(?:per|/|a|in each) ?(?:optimizer )?(?:step|iteration|update|batch)\b", re.IGNORECASE)
-_ABOVE = 12
 
 
 def fill(sheet: Sheet) -> None:
@@ -84,9 +83,4 @@ def _agree(shares: list[tuple[float, float]]) -> list[float]:
 
 def _says(row: Row, words: re.Pattern[str]) -> bool:
     """Whether the text right above the table speaks of such a batch."""
-    lines, at = row.sheet.text(row).lines, (row.record.source_line or 1) - 1
-    while at > 0 and lines[at - 1 : at] and lines[at - 1].lstrip().startswith("|"):
-        at -= 1
-    above = lines[max(0, at - _ABOVE) : at]
-    last = max((place for place, line in enumerate(above) if line.lstrip().startswith(("|", "#"))), default=-1)
-    return any(words.search(line) for line in above[last + 1 :])
+    return any(words.search(line) for line in row.sheet.text(row).right_above(row.record.source_line or 1))

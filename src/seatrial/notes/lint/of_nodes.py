@@ -20,7 +20,6 @@ _A_NODE = re.compile(r"\bnodes (?:of|with) (\d{1,2}|two|four|eight|sixteen)\b|\b
 _COUNTS = {"two": 2, "four": 4, "eight": 8, "sixteen": 16}
 _MARKS = re.compile(r"[*_`]+")
 _RATES = {"tok": "tokens_per_s", "sam": "samples_per_s"}
-ABOVE = 12
 
 
 def fill(sheet: Sheet) -> None:
@@ -47,11 +46,7 @@ def _nodes(row: Row, each: int | None) -> int | None:
 
 def _said(row: Row) -> tuple[str, str] | None:
     """The text right above the table, and of which rate it says so."""
-    lines, at = row.sheet.text(row).lines, (row.record.source_line or 1) - 1
-    while at > 0 and lines[at - 1 : at] and lines[at - 1].lstrip().startswith("|"):
-        at -= 1
-    above = lines[max(0, at - ABOVE) : at]
-    last = max((place for place, line in enumerate(above) if line.lstrip().startswith(("|", "#"))), default=-1)
-    text = _MARKS.sub("", in_english(" ".join(above[last + 1 :])))
+    above = row.sheet.text(row).right_above(row.record.source_line or 1)
+    text = _MARKS.sub("", in_english(" ".join(above)))
     match = _PER_NODE.search(text) if len(text) < 4000 else None
     return (text, match[1]) if match else None

@@ -571,6 +571,8 @@ def peaks_in(lines: Iterable[str]) -> list[float]:
     return [float(next(filter(None, match.groups()))) for line in said for match in _PEAK.finditer(line)]
 
 
+MOST_ABOVE = 12
+"""Lines that belong to a table below them."""
 _OF_A_WIKI = re.compile(r"(?m)^(?:={1,6} ?\w|h[1-6]\. |\\(?:sub)*section)")
 
 
@@ -614,6 +616,15 @@ class Prose:
                 if line and not is_delimiter(line):
                     lines[number - 1] = line
         return cls(tuple(lines))
+
+    def right_above(self, line: int) -> tuple[str, ...]:
+        """The lines between the table of a row and what stands above it: a heading, or another table."""
+        at = line - 1
+        while at > 0 and self.lines[at - 1 : at] and self.lines[at - 1].lstrip().startswith("|"):
+            at -= 1
+        above = self.lines[max(0, at - MOST_ABOVE) : at]
+        last = max((place for place, text in enumerate(above) if text.lstrip().startswith(("|", "#"))), default=-1)
+        return above[last + 1 :]
 
     def heard(self, chapters: Chapters, part: int) -> Prose:
         """The text of a chapter and what speaks for it, each line where it was."""
