@@ -36,6 +36,7 @@ from seatrial.notes.lint import (
     of_nodes,
     phases,
     plausible,
+    published,
     relations,
     repairs,
     shapes,
@@ -72,7 +73,7 @@ RULES: tuple[Rule, ...] = (
 OF_COLUMNS: tuple[Rule, ...] = (relations.learn, repairs.check, together.check, changes.check, phases.check,
                                 totals.check, levels.check, sums.check)  # fmt: skip
 """Those that ask of no row whether it is a run."""
-BESIDES: tuple[Rule, ...] = (lasted.check, told.check, claimed.check, denied_shape.check,
+BESIDES: tuple[Rule, ...] = (lasted.check, told.check, claimed.check, published.check, denied_shape.check,
                              denied.column_otherwise, shapes.check)
 """Those that speak of lines of which nothing else was said, in either kind of table."""
 

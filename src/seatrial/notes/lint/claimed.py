@@ -41,7 +41,7 @@ def check(sheet: Sheet) -> list[Finding]:
 
 def _line(file: str, number: int, line: str) -> Iterator[Finding]:
     if "=" in line or "≈" in line:
-        yield from _equations(file, number, line)
+        yield from _equations(file, number, _SPACED.sub(lambda match: match[1] + re.sub(r"\s", "", match[2]), line))
     if "tok" in line.casefold():
         yield from _batch(file, number, in_english(line))
     devices, shape = "DP" in line or "nodes" in line, _LABEL.search(line)
@@ -63,6 +63,10 @@ _PRODUCT = re.compile(rf"(?<![\w.,/^+×x*·()=-])(?<![+×x*·(/=^-] )({_TERM}(?:
 _SUM = re.compile(rf"(?<![\w.,/^+×x*·()=-])(?<![+×x*·(/=^-] )({_NUMBER}(?:\s?\+\s?{_NUMBER})+)\s?=\s?"
                   rf"({_NUMBER})(?!\w|[.,]?\d| ?[x×*·+/^(-] ?\d|%)")  # fmt: skip
 _IN = re.compile(rf"(?:TP|PP|DP|CP|EP)?[ =]?({_NUMBER})\s?([kKMBT](?!\w))?")
+
+
+_SPACED = re.compile(r"([=≈]\s?\d{1,3})((?:[ \u00a0\u202f]\d{3})+)(?![\d.,])")
+"""Between the thousands of a result: `192 x 24 x 90 = 414 720 hours`."""
 
 
 def _equations(file: str, number: int, line: str) -> Iterator[Finding]:

@@ -76,7 +76,7 @@ def _memory_units(mates: list[Row]) -> list[Finding]:
     """A thousand times, or a thousandth of, what the other rows of the model need is another unit."""
     found = []
     sizes = [size for row in mates if (size := row.record.mem_gib)]
-    if len(sizes) < 3 or max(sizes) < _OTHER_UNIT * min(sizes):
+    if len(sizes) < 3 or max(sizes) < _OTHER_UNIT * min(sizes) or not any(map(_is_run, mates)):
         return []
     rows = [row for row in mates if row.record.mem_gib][:2000]
     near = Nearby(mates, lambda row: row.record.mem_gib or None)
@@ -100,6 +100,15 @@ def _memory_units(mates: list[Row]) -> list[Finding]:
         message = f"{cell} is {memory / middle:.3g} times what the other rows need: {slip}"
         found.append(row.find("memory-unit", "error", message, name="mem_value", proposed=proposed))
     return found
+
+
+_OF_A_RUN = ("size_label", "gpus", "nodes", "dp", "tp", "pp", "mbs", "gbs", "seq", "sec_per_it", "tflops", "tokens_per_s",
+             "tokens_per_s_per_process", "samples_per_s", "mfu")  # fmt: skip
+
+
+def _is_run(row: Row) -> bool:
+    """Whether the row prints anything of a run besides its memory: files have sizes too."""
+    return any(map(row.shows, _OF_A_RUN))
 
 
 def _memory_falls(mates: list[Row]) -> list[Finding]:

@@ -504,7 +504,7 @@ def _report(row: Row, explanations: list[Explanation], factor: float | None, *, 
     of_shape = best is not None and best.name in ("layers", "hidden") and best.message.endswith(")") and not (
         "row" in best.message and fits_label(row))  # fmt: skip
     proven = _proven(row) if abs(off) > MODELS_DIFFER or row.record.family else _proven(row) and _has_kin(row)
-    proven = proven and (reading.formula != "label" or abs(off) > BY_LABEL)
+    proven = proven and (reading.formula != "label" or abs(off) > BY_LABEL and not (off < 0 and _longer(row, reading)))
     level = level if proven and (of_shape or not of_another_shape(row, -math.log1p(max(off, LEAST)))) else "info"
     rivals = [e for e in explanations[1:] if best is not None and best.score - e.score < MARGIN]
     if best is not None and best.code in ("ms-not-s", "time-unit") and not rivals:
@@ -546,6 +546,12 @@ def _proven(row: Row) -> bool:
         known = model in models or len(models) > 1
         proven[key] = known and (len(agreeing) >= 2 or any(slack(other) < 0.002 for other in agreeing))
     return proven[key]
+
+
+def _longer(row: Row, reading: Reading) -> bool:
+    """Whether its sequences are longer than those of the rows that a size by its name alone agrees with: it leaves out what a
+    token attends to."""
+    return any((other.seq or 0) < (row.seq or 0) for other in _readers(row, reading))
 
 
 def _readers(row: Row, reading: Reading) -> list[Row]:

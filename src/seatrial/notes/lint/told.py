@@ -72,7 +72,7 @@ _COUNTED = re.compile(rf"\b(?:all|the|der|des|die|les|los|las|delle|dei|i|le|of|
                       re.IGNORECASE)  # fmt: skip
 _ALL_ROWS = re.compile(r"\b(?:all|the) (?:rows|runs|settings|table)\b|\b(?:table|rows) above\b|\bof the column\b",
                        re.IGNORECASE)  # fmt: skip
-_SENTENCES = re.compile(r"(?<=[^\d])[.;!?](?:\s|$)|(?<=\d)[.;]\s(?=[A-Z])")
+_SENTENCES = re.compile(r"(?<=[^\d])[.;!?](?:\s|$)|(?<=\d)[.;]\s(?=[A-Z])|[。；！？]")
 _SPEEDUP = re.compile(r"\bspeed ?up\b|\bgain\b|\bfaster\b|\bbeschleunigung\b|\bacceleration\b")
 
 
@@ -100,7 +100,7 @@ def check(sheet: Sheet) -> list[Finding]:
 
 def _line(file: str, number: int, line: str, lines: tuple[str, ...], tables: list[list[Row]]) -> Iterator[Finding]:
     near = _near(tables, lines, number)
-    if not near and not _MEAN.search(line):
+    if not near:
         return
     for sentence in _SENTENCES.split(in_english(line)):
         figures = list(_figures(sentence))
@@ -177,7 +177,7 @@ def _told(file: str, number: int, figure: _Figure, sentence: str, rows: list[Row
             if all(abs(value / way - 1) > open_ + 0.02 for way in ways):
                 yield _finding(file, number, figure, ways[0], f"the mean of the {len(near)} rows above is", "error")
             return
-        if not low * (1 - open_) <= value <= high * (1 + open_) and low / FAR < value < high * FAR:
+        if near and not low * (1 - open_) <= value <= high * (1 + open_) and low / FAR < value < high * FAR:
             span = f"a mean lies between {_shown(figure, low)} and {_shown(figure, high)}, as the rows have it, and"
             yield _finding(file, number, figure, None, span, "error")
         return

@@ -244,8 +244,22 @@ def _sentences(sheet: Sheet, file: str) -> Iterator[Finding]:
         more = lines[number] if number < len(lines) and not lines[number].lstrip().startswith(("|", "#")) else ""
         rows = _counted(rows, line)
         of_rows = _OF_THE_ROWS.search(line) is not None
-        said = [*_said(line, number, rows), *(_said(more, number + 1, rows) if more and not _IN_ALL.search(more) else ())]
+        said = [one for sentence, at in _in_all(line, more) for one in _said(sentence, number + at, rows)]
         yield from _told(said, file, of_rows, rows)
+
+
+_SENTENCES = re.compile(r"(?<=[^\d\s][.!?])\s|(?<=\d\.)\s(?=[A-ZÀ-Ý])|(?<=[。！？])|(?<=\)\.)\s")
+
+
+def _in_all(line: str, more: str) -> Iterator[tuple[str, int]]:
+    """The sentences of a line that tell a total, and what of the last of them stands in the next line."""
+    sentences = _SENTENCES.split(line)
+    for at, sentence in enumerate(sentences):
+        if _IN_ALL.search(sentence):
+            yield sentence, 0
+            ends = at + 1 == len(sentences) and not line.rstrip().endswith((".", "!", "?", "。"))
+            if ends and more and not _IN_ALL.search(more):
+                yield _SENTENCES.split(more)[0], 1
 
 
 def _rows_above(tables: list[list[Row]], number: int) -> list[Row]:
@@ -364,6 +378,10 @@ def _blamed(one: _Said, rows: list[Row], scale: float) -> Finding | None:
     return None
 
 
+_LASTS = re.compile(r"(?:hours?|h|days?)", re.IGNORECASE)
+"""Of runs at the same time no sum."""
+
+
 def _told(said: list[_Said], file: str, of_rows: bool, rows: list[Row]) -> Iterator[Finding]:
     proven = of_rows or any(one.agrees for one in said)
     for one in said:
@@ -376,7 +394,7 @@ def _told(said: list[_Said], file: str, of_rows: bool, rows: list[Row]) -> Itera
         blamed = _blamed(one, rows, scale) if proven and not typed else None
         if blamed is not None:
             yield blamed
-        elif proven or typed:
+        elif typed or proven and not (_LASTS.fullmatch(one.unit) and not of_rows):
             match = NUMBER.search(one.text)
             printed = match.group() if match else one.text
             proposed = slip.text if slip is not None and typed else _like(printed, meant / scale)

@@ -1,0 +1,145 @@
+"""Reports, plans and hand-overs: figures of tables that sentences repeat, and tables that are none of runs."""
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from seatrial.notes import lint
+from seatrial.notes.lint import Finding
+
+
+def _found(folder: Path, text: str) -> list[Finding]:
+    note = folder / "note.md"
+    note.write_text(text, encoding="utf-8")
+    return [finding for finding in lint.look_at([str(note)])[0] if finding.level != "info"]
+
+
+def _told(folder: Path, text: str) -> list[tuple[int | None, str | None, str | None]]:
+    return [(one.line, one.printed, one.proposed) for one in _found(folder, text)]
+
+
+LINES = """# Plan
+
+| line | GPUs | days | GPU hours | cost |
+|---|---:|---:|---:|---:|
+| first | 32 | 50.0 | 38,400 | $77k |
+| second | 64 | 30.0 | 46,080 | $92k |
+| third | 16 | 25.0 | 9,600 | $19k |
+
+"""
+
+
+@pytest.mark.parametrize("said", [
+    "Together 94,080 GPU hours, or $188k. We hold 120 days x 24 h x 64 GPUs = 184,320 GPU hours\n($369k), half of which is free.",
+    "Together 94,080 GPU hours in 50 days.",
+    "Together 94,080 GPU hours. Ablations get 20,000 GPU hours on top.",
+])  # fmt: skip
+def test_what_stands_beside_a_total_is_none(tmp_path: Path, said: str) -> None:
+    assert not _found(tmp_path, LINES + said + "\n")
+
+
+def test_a_total_of_its_own_sentence_is_one(tmp_path: Path) -> None:
+    assert _told(tmp_path, LINES + "Together 94,080 GPU hours, or $818k. Ablations get 20,000 GPU hours.\n") == [(9, "818", "188")]
+
+
+RUNS = """## 一
+
+| 卡数 | 每步耗时（秒） | TFLOPS |
+|---:|---:|---:|
+| 64 | 18.1 | 357 |
+| 128 | 9.2 | 351 |
+
+## 二
+
+H20 的峰值只有 148 TFLOPS，适合显存受限的任务。功率为单卡平均。
+
+| 方法 | 每步（毫秒） | 功率 W |
+|---|---:|---:|
+| LoRA | 5580 | 412 |
+| QLoRA | 6607 | 402 |
+"""
+
+
+def test_a_mean_of_the_next_sentence_is_not_of_this_one(tmp_path: Path) -> None:
+    assert not _found(tmp_path, RUNS)
+
+
+FILES = """# 3B (28 layers, hidden 3072)
+
+| file | dtype | GB |
+|---|---|---:|
+| model.safetensors | bf16 | 6.42 |
+| model-fp32.safetensors | fp32 | 12.85 |
+| optimizer shards | fp32 | 25.70 |
+| tokenizer.json | | 0.01 |
+"""
+
+
+def test_files_are_no_runs(tmp_path: Path) -> None:
+    assert not _found(tmp_path, FILES)
+
+
+RATES = """| partition | EUR per GPU hour | EUR per node hour |
+|---|---:|---:|
+| a | 1.90 | 15.20 |
+| b | 2.35 | 18.80 |
+| c | 3.10 | 24.80 |
+| d | {} | 2.80 |
+| e | 0.95 | 7.60 |
+"""
+
+
+def test_nodes_may_have_fewer_devices(tmp_path: Path) -> None:
+    assert not _found(tmp_path, RATES.format("0.70"))
+    assert [one.line for one in _found(tmp_path, RATES.format("0.53"))] == [6]
+
+
+CAPPED = """Global batch 512 of 4096 tokens.
+
+| cap | W | step (s) |
+|---|---:|---:|
+| 700 W | 668 | 13.05 |
+| 600 W | 588 | 13.57 |
+| 500 W | 496 | 14.53 |
+| 400 W | 398 | 18.67 |
+"""
+PLANNED = """| line | GPUs | tokens/s |
+|---|---:|---:|
+| Tern-3B refresh | 32 | 688,409 |
+| Osprey-20B main | 256 | 952,839 |
+| Osprey-20B anneal | 128 | 476,420 |
+| Llama-3-70B continuation | 128 | 117,928 |
+"""
+LONG = """Everything on 8x H100 nodes. 6N and half of the attention.
+
+## 70B, 128 GPUs
+
+| context | GBS | step (s) | TFLOPs |
+|---|---:|---:|---:|
+| 32k | 128 | 42.98 | 417 |
+| 32k | 128 | 44.58 | 402 |
+| 64k | 32 | 27.61 | 403 |
+| 128k | 32 | 78.38 | 391 |
+"""
+WIDE = """| model | layers | hidden | GPUs | step (s) |
+|---|---:|---:|---:|---:|
+| Qwen2.5-32B | 64 | 5120 | 64 | 15.7 |
+| Llama-3-8B | 32 | 4096 | 8 | 15.1 |
+| GPT-22B | 48 | 6144 | 32 | 14.7 |
+| Llama-2-13B | 40 | 5120 | 32 | 9.9 |
+"""
+
+
+@pytest.mark.parametrize("note", [CAPPED, PLANNED, LONG, WIDE])
+def test_rows_differ_by_what_names_them(tmp_path: Path, note: str) -> None:
+    assert not _found(tmp_path, note)
+
+
+@pytest.mark.parametrize("said, proposed", [
+    ("14.8B parameters (40 layers, hidden 5120, vocabulary 152,064).", "48"), ("48 layers, hidden 5120.", None),
+    ("Pruned to 40 layers, hidden 5120.", None), ("40 layers, hidden 4096.", None),
+])  # fmt: skip
+def test_layers_are_those_of_the_model_that_is_named(tmp_path: Path, said: str, proposed: str | None) -> None:
+    found = _found(tmp_path, f"# Qwen2.5-14B, continued\n\n{said}\n\n| GPUs | s/step |\n|---|---|\n| 64 | 6.99 |\n| 128 | 3.60 |\n")
+    assert [one.proposed for one in found] == ([proposed] if proposed else [])
