@@ -31,7 +31,7 @@ LINES = """# Plan
 
 
 @pytest.mark.parametrize("said", [
-    "Together 94,080 GPU hours, or $188k. We hold 120 days x 24 h x 64 GPUs = 184,320 GPU hours\n($369k), half of which is free.",
+    "Together 94,080 GPU hours, or $188k. We hold 120 days x 24 h x 64 GPUs = 184,320 GPU hours\n($369k), half of it free.",
     "Together 94,080 GPU hours in 50 days.",
     "Together 94,080 GPU hours. Ablations get 20,000 GPU hours on top.",
 ])  # fmt: skip
@@ -40,7 +40,8 @@ def test_what_stands_beside_a_total_is_none(tmp_path: Path, said: str) -> None:
 
 
 def test_a_total_of_its_own_sentence_is_one(tmp_path: Path) -> None:
-    assert _told(tmp_path, LINES + "Together 94,080 GPU hours, or $818k. Ablations get 20,000 GPU hours.\n") == [(9, "818", "188")]
+    said = "Together 94,080 GPU hours, or $818k. Ablations get 20,000 GPU hours.\n"
+    assert _told(tmp_path, LINES + said) == [(9, "818", "188")]
 
 
 RUNS = """## 一
@@ -141,5 +142,6 @@ def test_rows_differ_by_what_names_them(tmp_path: Path, note: str) -> None:
     ("Pruned to 40 layers, hidden 5120.", None), ("40 layers, hidden 4096.", None),
 ])  # fmt: skip
 def test_layers_are_those_of_the_model_that_is_named(tmp_path: Path, said: str, proposed: str | None) -> None:
-    found = _found(tmp_path, f"# Qwen2.5-14B, continued\n\n{said}\n\n| GPUs | s/step |\n|---|---|\n| 64 | 6.99 |\n| 128 | 3.60 |\n")
+    rows = "| GPUs | s/step |\n|---|---|\n| 64 | 6.99 |\n| 128 | 3.60 |\n"
+    found = _found(tmp_path, f"# Qwen2.5-14B, continued\n\n{said}\n\n{rows}")
     assert [one.proposed for one in found] == ([proposed] if proposed else [])

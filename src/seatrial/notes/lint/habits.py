@@ -85,7 +85,7 @@ IN_A_NODE = (1, 2, 4, 8, 16)
 
 
 def _of_other_nodes(row: Row, relation: Relation) -> bool:
-    """Whether two columns are of a node and of one of its devices, and the row's figures give a node of so many as there are."""
+    """Whether two columns are of a node and of one of its devices, and what the row has is a node of so many."""
     if len(relation.terms) != 2 or any(name[:1] != EXTRA for name, _ in relation.terms):
         return False
     kinds = {_of_a_node(name[1:]) for name, _ in relation.terms}

@@ -27,8 +27,8 @@ SHAPES: dict[str, tuple[int, int]] = {
     "qwen3-0.6b": (28, 1024), "qwen3-1.7b": (28, 2048), "qwen3-4b": (36, 2560), "qwen3-8b": (36, 4096),
     "qwen3-14b": (40, 5120), "qwen3-32b": (64, 5120),
 }  # fmt: skip
-_NAME = re.compile(r"(?<![\w-])(llama|mistral|mixtral|qwen)[- ]?(?:v?([1-3](?:\.\d)?)[- ])?(\d+x\d+|\d+(?:\.\d+)?)[- ]?b(?![\w])",
-                   re.IGNORECASE)  # fmt: skip
+_NAME = re.compile(r"(?<![\w-])(llama|mistral|mixtral|qwen)[- ]?(?:v?([1-3](?:\.\d)?)[- ])?(\d+x\d+|\d+(?:\.\d+)?)[- ]?b"
+                   r"(?![\w]|[- ](?:like|style|ish|shaped|sized|class)\b)", re.IGNORECASE)  # fmt: skip
 _CHANGED = re.compile(r"scaled|shrunk|reduced|truncated|\bcut\b|proxy|prun|distill|draft|deeper|shallow|grown|stack|depth|"
                       r"stage|first|last|every|of the|\bPP\b|only|frozen|per ", re.IGNORECASE)  # fmt: skip
 
@@ -76,6 +76,6 @@ def _sentences(file: str, lines: tuple[str, ...]) -> Iterator[Finding]:
             continue
         if digits.slip(str(layers), (right[0] - 0.1, right[0] + 0.1)) is None:
             continue
-        message = f"{layers} layers -> {right[0]}: {next(iter(names or above))} has {right[0]} of {right[1]}, as it was published"
-        yield Finding(file=file, line=number, code="label-vs-params", level="error", message=message, column="layers",
+        message = f"{layers} layers -> {right[0]}: {next(iter(names or above))} was published with {right[0]} of {right[1]}"
+        yield Finding(file=file, line=number, code="label-vs-params", level="warning", message=message, column="layers",
                       printed=str(layers), proposed=str(right[0]))  # fmt: skip
