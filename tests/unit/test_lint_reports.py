@@ -145,3 +145,45 @@ def test_layers_are_those_of_the_model_that_is_named(tmp_path: Path, said: str, 
     rows = "| GPUs | s/step |\n|---|---|\n| 64 | 6.99 |\n| 128 | 3.60 |\n"
     found = _found(tmp_path, f"# Qwen2.5-14B, continued\n\n{said}\n\n{rows}")
     assert [one.proposed for one in found] == ([proposed] if proposed else [])
+
+
+METHODS = """# Fine-tuning
+
+| method | GPU | s/step | tokens/s | peak GB | hours | cost |
+|---|---|---:|---:|---:|---:|---:|
+| full | A100 | 25.06 | 10,460 | 71.7 | 5.35 | $85.60 |
+| LoRA r=16 | A100 | 14.97 | 17,511 | 46.6 | 3.20 | $51.20 |
+| full | H100 | 9.18 | 28,556 | 71.9 | 1.96 | $75.26 |
+| LoRA r=16 | H100 | 6.12 | 42,834 | 52.0 | 1.31 | $50.30 |
+
+"""
+
+
+@pytest.mark.parametrize("right, wrong, proposed", [
+    ("Row 2 against row 1: 40% saved on the bill.", "Row 2 against row 1: 60% saved on the bill.", "40"),
+    ("From row 1 to row 3 the step gets 2.73x faster.", "From row 1 to row 3 the step gets 7.23x faster.", "2.73"),
+    ("On A100 LoRA costs 40.2 % less ($51.20 for $85.60).", "On A100 LoRA costs 4.02 % less ($51.20 for $85.60).", "40.2"),
+    ("Zeile 3 ist 12,1 % billiger als Zeile 1.", "Zeile 3 ist 21,1 % billiger als Zeile 1.", "12,1"),
+    ("LoRA on H100 makes 4.10 times the tokens of row 1.", "LoRA on H100 makes 1.40 times the tokens of row 1.", "4.10"),
+])  # fmt: skip
+def test_a_ratio_is_that_of_the_rows_that_are_named(tmp_path: Path, right: str, wrong: str, proposed: str) -> None:
+    assert not _found(tmp_path, METHODS + right + "\n")
+    assert [(one.line, one.proposed) for one in _found(tmp_path, METHODS + wrong + "\n")] == [(10, proposed)]
+
+
+@pytest.mark.parametrize("said", [
+    "The vendor claims that row 3 is 7.23x faster than row 1.", "We hope for 60% less in row 2 than in row 1.",
+    "At $1.30 for the A100 and $2.40 for the H100, row 3 has 1.85 times the price of row 1.", "LoRA needs 21 % less than that.",
+    "Row 4 is 12.5 times as fast as LoRA on the L40S (3.20 h against 40 h).",
+    "Next to the table of May row 1 lost a fifth, 21 %.",
+])  # fmt: skip
+def test_ratios_of_something_else_are_not_told(tmp_path: Path, said: str) -> None:
+    assert not _found(tmp_path, METHODS + said + "\n")
+
+
+def test_a_share_of_the_row_that_is_named(tmp_path: Path) -> None:
+    text = ("| GPUs | step [s] | tokens/s | efficiency |\n|---|---|---|---|\n| 8 | 4.479 | 58,524 | 100.0 % |\n"
+            "| 128 | 4.554 | 920,960 | 98.4 % |\n| 512 | 4.878 | 3,439,132 | 91.8 % |\n\nAt 512 GPUs: {} %\n")  # fmt: skip
+    assert not _found(tmp_path, text.format("91.8"))
+    assert not _found(tmp_path, text.format("85.0"))
+    assert [one.proposed for one in _found(tmp_path, text.format("81.9"))] == ["91.8"]

@@ -19,6 +19,7 @@ from seatrial.notes.lint import (
     changes,
     chapters,
     claimed,
+    compared,
     denied,
     denied_shape,
     derived,
@@ -73,7 +74,7 @@ RULES: tuple[Rule, ...] = (
 OF_COLUMNS: tuple[Rule, ...] = (relations.learn, repairs.check, together.check, changes.check, phases.check,
                                 totals.check, levels.check, sums.check)  # fmt: skip
 """Those that ask of no row whether it is a run."""
-BESIDES: tuple[Rule, ...] = (lasted.check, told.check, claimed.check, published.check, denied_shape.check,
+BESIDES: tuple[Rule, ...] = (lasted.check, told.check, compared.check, claimed.check, published.check, denied_shape.check,
                              denied.column_otherwise, shapes.check)
 """Those that speak of lines of which nothing else was said, in either kind of table."""
 

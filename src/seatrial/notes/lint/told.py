@@ -100,7 +100,7 @@ def check(sheet: Sheet) -> list[Finding]:
 
 def _line(file: str, number: int, line: str, lines: tuple[str, ...], tables: list[list[Row]]) -> Iterator[Finding]:
     near = _near(tables, lines, number)
-    if not near:
+    if not near and not _MEAN.search(line):
         return
     for sentence in _SENTENCES.split(in_english(line)):
         figures = list(_figures(sentence))
@@ -177,7 +177,7 @@ def _told(file: str, number: int, figure: _Figure, sentence: str, rows: list[Row
             if all(abs(value / way - 1) > open_ + 0.02 for way in ways):
                 yield _finding(file, number, figure, ways[0], f"the mean of the {len(near)} rows above is", "error")
             return
-        if near and not low * (1 - open_) <= value <= high * (1 + open_) and low / FAR < value < high * FAR:
+        if not low * (1 - open_) <= value <= high * (1 + open_) and low / FAR < value < high * FAR:
             span = f"a mean lies between {_shown(figure, low)} and {_shown(figure, high)}, as the rows have it, and"
             yield _finding(file, number, figure, None, span, "error")
         return
