@@ -187,3 +187,25 @@ def test_a_share_of_the_row_that_is_named(tmp_path: Path) -> None:
     assert not _found(tmp_path, text.format("91.8"))
     assert not _found(tmp_path, text.format("85.0"))
     assert [one.proposed for one in _found(tmp_path, text.format("81.9"))] == ["91.8"]
+
+
+@pytest.mark.parametrize("total, proposed", [("17 h", None), ("16 h", None), ("19 h", "17"), ("71 h", "17")])
+def test_hours_below_any_heading_add_up(tmp_path: Path, total: str, proposed: str | None) -> None:
+    text = f"| date | what | lost |\n|---|---|---|\n| 1 May | ECC | 3 h |\n| 4 May | disk | 7 h |\n| 7 May | hang | 5 h |\n" \
+           f"| 9 May | dip | 2 h |\n| total | | {total} |\n"
+    assert [one.proposed for one in _found(tmp_path, text)] == ([proposed] if proposed else [])
+
+
+def test_thousands_may_be_parted_by_spaces(tmp_path: Path) -> None:
+    text = ("| Projet | Jours | Heures de GPU | Coût (k€) |\n|---|---:|---:|---:|\n| un | 19,3 | 29 666 | 60,8 |\n"
+            "| deux | 7,6 | 5 808 | 11,9 |\n| trois | 13,7 | 41 964 | {} |\n| Total | | 77 438 | 158,7 |\n")  # fmt: skip
+    assert not _found(tmp_path, text.format("86,0"))
+    assert [(one.line, one.printed) for one in _found(tmp_path, text.format("68,0"))] == [(5, "68,0")]
+
+
+def test_a_part_that_no_other_row_comes_near_is_not_what_a_sum_lacks(tmp_path: Path) -> None:
+    text = ("| | weights | optimizer | activations | buffers | total GiB |\n|---|---:|---:|---:|---:|---:|\n"
+            "| TP 4 | 5.3 | 10.6 | 41.2 | 4.1 | 61.2 |\n| TP 2 | 10.6 | 10.6 | 43.0 | 4.6 | 68.8 |\n"
+            "| CP 4 | 21.3 | 10.6 | 44.9 | 5.2 | {} |\n| CP 8 | 42.6 | 10.6 | 46.1 | 6.0 | 105.3 |\n")  # fmt: skip
+    assert not _found(tmp_path, text.format("82.0"))
+    assert _told(tmp_path, text.format("92.0")) == [(5, "92.0", "82.0")]

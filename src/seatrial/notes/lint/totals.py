@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from seatrial.notes.lint import digits
-from seatrial.notes.lint.findings import Finding
+from seatrial.notes.lint.findings import Finding, Level
 from seatrial.notes.lint.headings import EXTRA
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
@@ -65,6 +65,8 @@ _OF_TRAINING = re.compile(r"^(?:total|training|wall clock|wall|in training|all) 
 MOST_LISTED = 12
 _SPELLED = {"thousand": "k", "million": "M"}
 _TIMES = {"k": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
+ROUNDED = 1.45
+"""What the digits of several figures leave open together, in those of one times the root of how many there are."""
 OFF, NEAR, CLOSELY = 0.02, 0.02, 0.01
 """From which share on a total is off; within which, of a sentence, it agrees with what rows scatter
 about; and how closely one row's figure has to make up for what it is off by."""
@@ -132,14 +134,18 @@ def _one_row(row: Row, members: list[Row], ways: Callable[[list[float]], list[fl
         if not shown or any(one is None for one in column) or not 0 < float(shown) < math.inf:
             continue
         words = f"{normal(in_english(clean(heading), surely=True))} {heading}"
-        if added and (not _ADDED.search(words) or _A_RATE.search(words)):
+        if added and (not _ADDED.search(words) and not _lasts(cell, members, heading) or _A_RATE.search(words)):
             continue
         given = [ways([one[at] for one in column if one is not None]) for at in (0, 1)]
         rounding = sum(_half(member.record.printed.get(heading, "")) for member in members)
         open_ = _half(cell) + rounding / (1 if added else len(members))
-        if any(abs(float(shown) - meant) <= open_ + 0.002 * abs(meant) for each in given for meant in each):
+        likely = _half(cell) + min(1.0, ROUNDED / math.sqrt(len(members))) * rounding if added else open_
+        if any(abs(float(shown) - meant) <= likely + 0.002 * abs(meant) for each in given for meant in each):
             continue
         meant = given[1][0]
+        level: Level = "error"
+        if any(abs(float(shown) - each[0]) <= open_ + 0.002 * abs(each[0]) for each in given):
+            level = "warning"  # all figures rounded the same way
         if meant > 0 and abs(math.log(float(shown) / meant)) > OFF:
             figures = {member: one[1] for member, one in zip(members, column) if one is not None}
             blamed = _member(cell, float(shown) - meant, open_, figures, heading) if added else None
@@ -149,7 +155,15 @@ def _one_row(row: Row, members: list[Row], ways: Callable[[list[float]], list[fl
             what = "the rows above add up to" if added else "the mean of the rows above is"
             proposed = _like(cell, meant)
             message = f"{heading} {cell.strip()} -> {proposed}: {what} {proposed}"
-            yield row.find("aggregate", "error", message, column=heading, printed=cell.strip(), proposed=proposed)
+            yield row.find("aggregate", level, message, column=heading, printed=cell.strip(), proposed=proposed)
+
+
+_SO_LONG = re.compile(r"\s*[\d.,]+\s?(?:h|hrs?|hours?|d|days?|min|minutes?|Stunden|heures|horas|ore)\s*")
+
+
+def _lasts(cell: str, members: list[Row], heading: str) -> bool:
+    """Whether all cells of a column are hours, days or minutes, whatever stands above them."""
+    return all(_SO_LONG.fullmatch(one) for one in (cell, *(row.record.printed.get(heading, "") for row in members)))
 
 
 def _member(cell: str, short: float, open_: float, figures: dict[Row, float], heading: str) -> Finding | None:
