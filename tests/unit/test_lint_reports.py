@@ -209,3 +209,87 @@ def test_a_part_that_no_other_row_comes_near_is_not_what_a_sum_lacks(tmp_path: P
             "| CP 4 | 21.3 | 10.6 | 44.9 | 5.2 | {} |\n| CP 8 | 42.6 | 10.6 | 46.1 | 6.0 | 105.3 |\n")  # fmt: skip
     assert not _found(tmp_path, text.format("82.0"))
     assert _told(tmp_path, text.format("92.0")) == [(5, "92.0", "82.0")]
+
+
+@pytest.mark.parametrize("said, wrong, right", [
+    ("24,576 conversations packed to 4,096 tokens each ({} tokens).", "100.7B", "100.7M"),
+    ("We have 10,000 papers of 8,192 tokens ({} tokens).", "18.9M", "81.9M"),
+])  # fmt: skip
+def test_so_many_of_so_many_tokens(tmp_path: Path, said: str, wrong: str, right: str) -> None:
+    assert not _found(tmp_path, f"# Data\n\n{said.format(right)}\n")
+    assert [(one.printed, one.proposed) for one in _found(tmp_path, f"# Data\n\n{said.format(wrong)}\n")] == [(wrong, right)]
+
+
+def test_steps_at_a_length_are_no_sequences_of_it(tmp_path: Path) -> None:
+    assert not _found(tmp_path, "# Data\n\nTrained for 21,000 steps at 8,192 tokens (22.0B tokens) and more.\n")
+
+
+PHASES = """# Run
+
+| phase | GPUs | steps | s/step | tokens/s |
+|---|---:|---:|---:|---:|
+| 1 | 128 | 30,000 | 6.993 | 599,755 |
+| 2 | 256 | 42,000 | 3.604 | 1,163,804 |
+| 3 | 256 | 60,000 | 3.399 | 1,234,034 |
+
+"""
+
+
+@pytest.mark.parametrize("said, right, wrong", [
+    ("Left: 182,837 steps; in the layout of phase 3 {} days.", "7.2", "17.2"),
+    ("On 512 GPUs 2,400,000 tokens/s, hence 207B tokens a day and {} days for 3T.", "14.5", "41.5"),
+    ("As in phase 2 the next 2T take {} days.", "19.9", "1.99"),
+])  # fmt: skip
+def test_days_that_a_sentence_works_out(tmp_path: Path, said: str, right: str, wrong: str) -> None:
+    assert not _found(tmp_path, PHASES + said.format(right) + "\n")
+    assert [one.proposed for one in _found(tmp_path, PHASES + said.format(wrong) + "\n")] == [right]
+    assert not _found(tmp_path, PHASES + said.format("33.3") + "\n")  # with restarts and evaluations, perhaps
+
+
+STEPS = """Lote global de 256 secuencias de 4096 tokens.
+
+| GPU | TP | DP | acumulación | s/paso |
+|---|---:|---:|---:|---:|
+| A100 | 4 | 8 | 32 | 19,63 |
+| A100 | 4 | 16 | {} | 10,11 |
+| H100 | 4 | 4 | 32 | 13,78 |
+| H100 | 4 | 8 | 16 | 6,92 |
+| H100 | 4 | 16 | 16 | 3,55 |
+"""
+
+
+def test_accumulation_leaves_a_whole_micro_batch(tmp_path: Path) -> None:
+    assert not _found(tmp_path, STEPS.format("16"))
+    assert _told(tmp_path, STEPS.format("32")) == [(6, "32", "16")]
+
+
+SPREAD = """EP spans {}, GPUs = TP x PP x DP.
+
+| GPUs | TP | PP | EP | DP | s/step |
+|---:|---:|---:|---:|---:|---:|
+| 32 | 1 | 2 | 8 | 16 | 4.01 |
+| 64 | 1 | 2 | 8 | 32 | 2.03 |
+| 64 | 1 | 2 | 16 | 32 | 1.82 |
+| 64 | 2 | 4 | 8 | 8 | 3.90 |
+| 128 | 2 | 4 | {} | 16 | 6.76 |
+"""
+
+
+def test_experts_are_on_the_replicas_where_the_text_says_so(tmp_path: Path) -> None:
+    assert not _found(tmp_path, SPREAD.format("DP", "16"))
+    assert not _found(tmp_path, SPREAD.format("TP x DP", "32"))
+    assert _told(tmp_path, SPREAD.format("DP", "32")) == [(9, "32", "16")]
+
+
+PRECISIONS = """| GPU | precision | s/step | TFLOPS | MFU % |
+|---|---|---:|---:|---:|
+| B200 | bf16 | 8.21 | 959 | 42.6 |
+| B200 | fp8 | 5.74 | 1357 | {} |
+| B200 | mxfp8 | 5.55 | 1428 | 31.7 |
+| B200 | mxfp8 | 5.42 | 1449 | 32.2 |
+"""
+
+
+def test_a_share_is_of_the_peak_of_its_precision(tmp_path: Path) -> None:
+    assert not _found(tmp_path, PRECISIONS.format("30.2"))
+    assert _told(tmp_path, PRECISIONS.format("60.3")) == [(4, "60.3", "30.2")]

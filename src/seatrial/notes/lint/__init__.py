@@ -75,7 +75,7 @@ OF_COLUMNS: tuple[Rule, ...] = (relations.learn, repairs.check, together.check, 
                                 totals.check, levels.check, sums.check)  # fmt: skip
 """Those that ask of no row whether it is a run."""
 BESIDES: tuple[Rule, ...] = (lasted.check, told.check, compared.check, claimed.check, published.check, denied_shape.check,
-                             denied.column_otherwise, shapes.check)
+                             denied.column_otherwise, shapes.check, experts.check_spread)
 """Those that speak of lines of which nothing else was said, in either kind of table."""
 
 

@@ -90,20 +90,21 @@ def check(sheet: Sheet) -> list[Finding]:
     return found
 
 
+_CUES = re.compile(r"\d ?[x×]|times|\bpar \d|\bpor \d|fois|fach|倍|раз|days|jours|días|Tage|giorni")
+
+
 def _may_claim(line: str) -> bool:
-    return any(map(str.isdigit, line)) and ("%" in line or re.search(r"\d ?[x×]|times|\bpar \d|\bpor \d|fois|fach|倍|раз", line)
-                                            is not None)  # fmt: skip
+    return any(map(str.isdigit, line)) and ("%" in line or _CUES.search(line) is not None)
 
 
 def _line(file: str, number: int, line: str, lines: tuple[str, ...], tables: list[list[Row]]) -> Iterator[Finding]:
     rows = _near(tables, lines, number)
-    if len(rows) < 2:
-        return
     for sentence in _SENTENCES.split(line):
-        claims = list(_claims(plain_letters(sentence)))
-        if "%" not in sentence and not claims or _OTHERS.search(in_english(sentence)):
+        claims = list(_claims(plain_letters(sentence))) if len(rows) > 1 else []
+        if "%" not in sentence and not claims and not _DAYS.search(sentence) or _OTHERS.search(in_english(sentence)):
             continue
-        named = _named(sentence, rows, claims)
+        named = _named(sentence, rows, claims) if len(rows) > 1 else []
+        yield from _lasting(file, number, sentence, named, rows)
         yield from _shares(file, number, sentence, claims, named, tables)
         for claim in claims:
             yield from _judged(file, number, claim, claims, sentence, rows, named, _prices(lines, number))
@@ -167,6 +168,11 @@ def _named(sentence: str, rows: list[Row], claims: list[_Claim]) -> list[tuple[R
                 its = _heading(heading)
                 if (unit and len(unit) > 2 and unit.rstrip("s") in its or match[2]) and row.figure(heading) == value:
                     said[at].add(match[0])
+    for match in re.finditer(r"\b([A-Za-z]{3,}) (\d{1,4})(?![\w.,%-])", plain):
+        for at, row in enumerate(rows):
+            first = next(iter(row.record.printed), "")
+            if match[1].casefold() in _heading(first).split() and row.cells[first] == match[2]:
+                said[at].add(match[0])
     for match in re.finditer(r"\b(TP|PP|DP|CP|EP|MBS|GBS) ?=?(\d{1,5})\b", plain):
         for at, row in enumerate(rows):
             size = row.beside(match[1].lower()) if match[1] in ("CP", "EP") else row.whole(match[1].lower())
@@ -204,6 +210,47 @@ _COMMON = frozenset(
 @functools.lru_cache(maxsize=4096)
 def _heading(heading: str) -> str:
     return f"{normal(in_english(clean(heading), surely=True))} {plain_letters(heading).casefold()}"
+
+
+# ---- days
+
+_DAYS = re.compile(rf"{_NUMBER}\s?(?:days?|jours|dias|tagen?|giorni|dni)\b(?! (?:x|×|a|per|of|de|x 24)\b)", re.IGNORECASE)
+_PER = r"(?:/|per|a|par|pro|por|al)"
+_RATE = re.compile(rf"{_NUMBER}\s?([kKM])?\s?(?:tok(?:en)?s?|jetons)\s?{_PER}\s?s(?:ec(?:ond)?)?\b", re.IGNORECASE)
+_A_DAY = re.compile(rf"{_NUMBER}\s?([MBT])\s?(?:tok(?:en)?s?|jetons)? ?{_PER} ?(?:day|jour|tag|dia|giorno)\b")
+_TOKENS = re.compile(rf"{_NUMBER}\s?([BT])(?![\w-])(?! ?(?:param|model|total|active|(?:tok(?:en)?s? ?)?{_PER} ))")
+_STEPS = re.compile(rf"{_NUMBER}\s(?:steps|iterations|updates|pas|pasos|schritte)\b", re.IGNORECASE)
+_THOUSANDS = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
+
+
+def _lasting(file: str, number: int, sentence: str, named: list[tuple[Row, frozenset[str]]], rows: list[Row]
+             ) -> Iterator[Finding]:  # fmt: skip
+    """Days that neither the tokens and rates nor the steps of a sentence give, with those of the rows that it names."""
+    plain = plain_letters(sentence)
+    days = [match[1] for match in _DAYS.finditer(plain)]
+    if len(days) != 1 or len(re.sub(r"\D", "", days[0])) < 2:
+        return
+    tokens, rates, a_day = ([float(decimal(one)) * _THOUSANDS.get(letter, 1.0) for one, letter in pattern.findall(plain)]
+                            for pattern in (_TOKENS, _RATE, _A_DAY))  # fmt: skip
+    steps = [float(decimal(one)) for one in _STEPS.findall(plain)]
+    surely = [row for row, by in named if not any(by < other for _, other in named)]
+
+    def lasts(some: list[Row]) -> list[float]:
+        of_rows = [rate for row in some if (rate := row.get("tokens_per_s"))]
+        each = [seconds for row in some if (seconds := row.get("sec_per_it"))]
+        of_tokens = [one / day for one in tokens for day in (*a_day, *(86400 * rate for rate in (*rates, *of_rows)))]
+        return of_tokens + [one * second / 86400 for one in steps for second in each]
+
+    value, own = float(decimal(days[0])), lasts(surely if len(surely) < 3 else [])
+    if not value or any(abs(value / one - 1) < 0.06 for one in lasts(rows) if one > 0):
+        return
+    typed = [slip for one in own for slip in digits.slips(decimal(days[0]), (one * 0.985, one * 1.015))]
+    meant = {slip.text for slip in typed if slip.how in CLEAR}
+    if len(meant) == 1:
+        right = meant.pop().replace(".", "," if "," in days[0] else ".")
+        message = f"{days[0]} days -> {right}: so long the tokens or steps of the sentence take"
+        yield Finding(file=file, line=number, code="aggregate", level="error", message=message, column="days", printed=days[0],
+                      proposed=right)  # fmt: skip
 
 
 # ---- shares
