@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from seatrial.notes.lint.digits import Printed, overlap
 from seatrial.notes.lint.exceptions import excepted
 from seatrial.notes.lint.findings import Finding, Level
-from seatrial.notes.lint.habits import bits_of
+from seatrial.notes.lint.labels import bits_of
 from seatrial.notes.lint.relations import GRAVE, SMALL, scatters
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
@@ -108,7 +108,7 @@ def _of_other_precision(mates: list[Row]) -> Iterator[Finding]:
     """A share of the peak of twice or half the bits, where the other rows of the device and precision are of their own."""
     groups: dict[object, dict[int, list[tuple[Row, float]]]] = {}
     for row in mates[:MOST_SHARES]:
-        bits, mfu, tflops = bits_of(row), row.get("mfu"), row.get("tflops")
+        bits, mfu, tflops = bits_of(row.record.dtype), row.get("mfu"), row.get("tflops")
         if bits and mfu and tflops and row.shows("mfu") and row.shows("tflops") and not {"mfu", "tflops"} & {*row.reasons}:
             groups.setdefault(row.record.machine, {}).setdefault(bits, []).append((row, tflops / mfu))
     for by_bits in groups.values():

@@ -11,6 +11,7 @@ from collections import Counter
 
 from seatrial.notes.lint.broken import Broken, Kept, has_flops, is_found
 from seatrial.notes.lint.headings import EXTRA
+from seatrial.notes.lint.labels import bits_of
 from seatrial.notes.lint.relations import GRAVE, RELATIONS, SMALL, Relation, Rule, is_measure, residue, slack, wobble
 from seatrial.notes.lint.row import Row
 from seatrial.tables.headings import clean, normal
@@ -100,21 +101,13 @@ def _of_a_node(heading: str) -> bool | None:
     return said.pop() if len(said) == 1 else None
 
 
-BITS = re.compile(r"(?:mxfp|nvfp|fp|bf|tf|int)(\d{1,2})\b.*", re.IGNORECASE)
-
-
-def bits_of(row: Row) -> int | None:
-    """Of the numbers that a row multiplies, where it says it."""
-    match = BITS.fullmatch(row.record.dtype or "")
-    return int(match[1]) if match else None
-
-
 def _of_another_precision(row: Row, relation: Relation, rule: Rule, off: float) -> bool:
     """Whether a share of the peak is off by what peaks of two precisions differ by, and no row of its own keeps to the rule."""
-    bits = bits_of(row) if "mfu" in relation.measures or "hfu" in relation.measures else None
+    bits = bits_of(row.record.dtype) if "mfu" in relation.measures or "hfu" in relation.measures else None
     if bits is None or not any(abs(abs(off) - math.log(times)) < 0.05 for times in (2, 4)):
         return False
     others = [mate for mate in row.around if mate is not row and mate.record.machine == row.record.machine]
-    kin = [mate for mate in others if bits_of(mate) == bits]
-    return not any((its := residue(mate, relation)) is not None and abs(its - rule.constant) < GRAVE for mate in kin) and any(
-        bits_of(mate) not in (None, bits) for mate in row.around)  # fmt: skip
+    kin = [mate for mate in others if bits_of(mate.record.dtype) == bits]
+    if any((its := residue(mate, relation)) is not None and abs(its - rule.constant) < GRAVE for mate in kin):
+        return False
+    return any(bits_of(mate.record.dtype) not in (None, bits) for mate in row.around)
