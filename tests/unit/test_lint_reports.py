@@ -293,3 +293,13 @@ PRECISIONS = """| GPU | precision | s/step | TFLOPS | MFU % |
 def test_a_share_is_of_the_peak_of_its_precision(tmp_path: Path) -> None:
     assert not _found(tmp_path, PRECISIONS.format("30.2"))
     assert _told(tmp_path, PRECISIONS.format("60.3")) == [(4, "60.3", "30.2")]
+
+
+@pytest.mark.parametrize("cell, proposed", [("131.3", "31.3"), ("95.2", None), ("123.9", None)])
+def test_memory_above_the_device_is_that_of_the_same_run_but_for_a_digit(tmp_path: Path, cell: str,
+                                                                         proposed: str | None) -> None:  # fmt: skip
+    text = ("All on H100 80 GB.\n\n| day | model | GPUs | TP | mbs | s/step | GB |\n|---|---|---:|---:|---:|---:|---:|\n"
+            "| 1 | 8B | 32 | 1 | 1 | 7.718 | 31.5 |\n| 1 | 14B | 32 | 4 | 2 | 6.763 | 38.7 |\n"
+            f"| 2 | 8B | 32 | 1 | 1 | 7.768 | {cell} |\n| 2 | 14B | 32 | 4 | 2 | 6.818 | 38.7 |\n"
+            "| 3 | 8B | 32 | 1 | 1 | 7.688 | 31.7 |\n| 3 | 14B | 32 | 4 | 2 | 6.732 | 38.9 |\n")  # fmt: skip
+    assert [one.proposed for one in _found(tmp_path, text)] == [proposed]
