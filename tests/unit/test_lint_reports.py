@@ -303,3 +303,31 @@ def test_memory_above_the_device_is_that_of_the_same_run_but_for_a_digit(tmp_pat
             f"| 2 | 8B | 32 | 1 | 1 | 7.768 | {cell} |\n| 2 | 14B | 32 | 4 | 2 | 6.818 | 38.7 |\n"
             "| 3 | 8B | 32 | 1 | 1 | 7.688 | 31.7 |\n| 3 | 14B | 32 | 4 | 2 | 6.732 | 38.9 |\n")  # fmt: skip
     assert [one.proposed for one in _found(tmp_path, text)] == [proposed]
+
+
+BEGAN = """| phase | start | end | steps |
+|---|---|---|---:|
+| 1 | 29 Sep | {} | 30,000 |
+| 2 | {} | 04 Oct | 42,000 |
+| 3 | 06 Oct | 08 Oct | 60,000 |
+| 4 | 09 Oct | 14 Oct | 110,000 |
+"""
+
+
+@pytest.mark.parametrize("end, start, told", [
+    ("01 Oct", "03 Oct", []), ("01 Nov", "03 Oct", [(3, "01 Nov", "01 Oct")]), ("01 Oct", "30 Oct", [(4, "30 Oct", "03 Oct")]),
+    ("01 Sep", "03 Oct", [(3, "01 Sep", "01 Oct")]), ("03 Oct", "03 Oct", []),
+])  # fmt: skip
+def test_a_phase_ends_between_its_beginning_and_the_next(tmp_path: Path, end: str, start: str, told: list[object]) -> None:
+    assert _told(tmp_path, BEGAN.format(end, start)) == told
+
+
+def test_a_year_may_end_between_two_days(tmp_path: Path) -> None:
+    rows = "| 1 | 20 Dec | 27 Dec |\n| 2 | 28 Dec | 02 Jan |\n| 3 | 03 Jan | 09 Jan |\n"
+    assert not _found(tmp_path, f"| phase | start | end |\n|---|---|---|\n{rows}")
+
+
+def test_a_total_has_no_date(tmp_path: Path) -> None:
+    text = ("| date | steps | s/step | hours |\n|---|---:|---:|---:|\n| 1 May | 17,268 | 4.878 | 23.4 |\n"
+            "| 2 May | 16,260 | 4.893 | 22.1 |\n| all | 33,528 | | 45.5 |\n")  # fmt: skip
+    assert not _found(tmp_path, text)
