@@ -90,11 +90,13 @@ def check(sheet: Sheet) -> list[Finding]:
     return found
 
 
-_CUES = re.compile(r"\d ?[x×]|times|\bpar \d|\bpor \d|fois|fach|倍|раз|days|jours|días|Tage|giorni")
+_CUES = re.compile(r"\d\s?(?:[%x×]|times|[Pp]er|[Pp]ro|fois|vec|volte|vezes|mal|-?fach|倍|배|раз|days?|jours|"
+                   r"d[ií]as|Tag|giorni|dni)|"
+                   r"\b(?:par|por|by) \d")  # fmt: skip
 
 
 def _may_claim(line: str) -> bool:
-    return any(map(str.isdigit, line)) and ("%" in line or _CUES.search(line) is not None)
+    return _CUES.search(line) is not None
 
 
 def _line(file: str, number: int, line: str, lines: tuple[str, ...], tables: list[list[Row]]) -> Iterator[Finding]:

@@ -204,7 +204,7 @@ def _twice(file: str, lines: tuple[str, ...], tables: list[list[_Model]]) -> Ite
             continue
         labels = {label_parameters(match[0].upper().replace(" ", "")) for match in _SIZE.finditer(line)} - {None}
         size = next(iter(labels)) if len(labels) == 1 else None
-        if size is None or sizes[size[0]] != 1:
+        if size is None or sizes[size[0]] != 1 or size[0] not in known:
             continue
         said = read_sentence(line)
         for name in ("layers", "hidden", "ffn", "vocab"):
