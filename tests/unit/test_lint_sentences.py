@@ -104,6 +104,7 @@ def test_a_sentence_against_itself(tmp_path: Path, right: str, wrong: str, propo
     "8x7B: 32 layers, hidden 4096, 8 experts",
     "405B has 126 layers, 8 stages",
     "With PP 5 there are 8 + 4 x 10 = 48 layers",
+    "The quarter has 192 × 24 × 90 = 414 720 hours of a GPU",
 ])  # fmt: skip
 def test_sentences_that_are_right(tmp_path: Path, line: str) -> None:
     assert not _found(tmp_path, f"# Notes\n\n{line}\n")

@@ -60,6 +60,7 @@ throughput: производительность, przepustowosci, propustnost, �
 parameters: parametros, parametres, parametri, parametrow
 hidden size: dimensao
 number: anzahl, nombre, numero, liczba, число, количество, aantal, liczby, pocet, числа
+number: cantidad, quantite, quantita, quantidade, ilosc
 GB: Go
 GiB: Gio
 MB: Mo
@@ -69,6 +70,7 @@ peak: spitze, pic, pico, пик, piek
 each: jeweils, chacun, chacune, cada
 efficiency: effizienz, efficacite, eficiencia, efficienza, wydajnosc, efektywnosc, эффективность, efficientie, verimlilik
 days: jours, dias, tage, giorni, dni, днеи, дни
+accumulation: acumulacion, acumulacao, akkumulation, akumulacja
 accumulation: akumulacji, akumulace, accumulazione, accumulatie, ackumulering, накопление, накопления
 percent: prozent, pourcentage, porcentaje, percentuale, procent
 hours: heures, horas, stunden, godziny, godzin, часы, часов, uren

@@ -20,6 +20,7 @@ from seatrial.notes.lint import (
     chapters,
     claimed,
     compared,
+    dated,
     denied,
     denied_shape,
     derived,
@@ -38,6 +39,7 @@ from seatrial.notes.lint import (
     of_nodes,
     phases,
     plausible,
+    published,
     relations,
     repairs,
     sentences,
@@ -77,8 +79,8 @@ RULES: tuple[Rule, ...] = (
 OF_COLUMNS: tuple[Rule, ...] = (relations.learn, repairs.check, together.check, changes.check, phases.check,
                                 totals.check, levels.check, sums.check, matrices.check, spans.check)  # fmt: skip
 """Those that ask of no row whether it is a run."""
-BESIDES: tuple[Rule, ...] = (lasted.check, told.check, claimed.check, denied_shape.check,
-                             denied.column_otherwise, shapes.check)
+BESIDES: tuple[Rule, ...] = (lasted.check, told.check, compared.check, claimed.check, published.check, denied_shape.check,
+                             denied.column_otherwise, shapes.check, experts.check_spread, dated.check)
 """Those that speak of lines of which nothing else was said, in either kind of table."""
 
 

@@ -41,9 +41,10 @@ def check(sheet: Sheet) -> list[Finding]:
 
 def _line(file: str, number: int, line: str) -> Iterator[Finding]:
     if "=" in line or "≈" in line:
-        yield from _equations(file, number, line)
+        yield from _equations(file, number, _SPACED.sub(lambda match: match[1] + re.sub(r"\s", "", match[2]), line))
     if "tok" in line.casefold():
         yield from _batch(file, number, in_english(line))
+        yield from _packed(file, number, in_english(line))
     devices, shape = "DP" in line or "nodes" in line, _LABEL.search(line)
     for sentence in _SENTENCES.split(in_english(line)) if devices or shape else ():
         yield from _devices(file, number, sentence) if devices else ()
@@ -63,6 +64,10 @@ _PRODUCT = re.compile(rf"(?<![\w.,/^+×x*·()=-])(?<![+×x*·(/=^-] )({_TERM}(?:
 _SUM = re.compile(rf"(?<![\w.,/^+×x*·()=-])(?<![+×x*·(/=^-] )({_NUMBER}(?:\s?\+\s?{_NUMBER})+)\s?=\s?"
                   rf"({_NUMBER})(?!\w|[.,]?\d| ?[x×*·+/^(-] ?\d|%)")  # fmt: skip
 _IN = re.compile(rf"(?:TP|PP|DP|CP|EP)?[ =]?({_NUMBER})\s?([kKMBT](?!\w))?")
+
+
+_SPACED = re.compile(r"([=≈]\s?\d{1,3})((?:[ \u00a0\u202f]\d{3})+)(?![\d.,])")
+"""Between the thousands of a result: `192 x 24 x 90 = 414 720 hours`."""
 
 
 def _equations(file: str, number: int, line: str) -> Iterator[Finding]:
@@ -101,6 +106,28 @@ _OF_TOKENS = re.compile(rf"{_N}\s(?:sequences|seqs?|samples)(?: (?:a|per|each) (
                         rf"(?:,? i\.e\.|,? or|,? so)?\s?(?:\(|=\s?|≈\s?|, )"
                         rf"(?:i\.e\. |about |~|≈|= ?)?({_NUMBER})\s?([kKM])? ?tok",
                         re.IGNORECASE)  # fmt: skip
+
+
+_PACKED = re.compile(rf"{_N}\s(?!steps|iter|updates)(?:[A-Za-z-]+\s){{1,3}}(?:packed |padded |cut )?"
+                     rf"(?:to|of|with|at|x|×) ({_NUMBER}) tokens(?: each)?\s?(?:\(|= ?|, |≈ ?)"
+                     rf"(?:i\.e\. |about |~|≈|= ?|together |that is )?({_NUMBER})\s?([kKMBT])? ?tok",
+                     re.IGNORECASE)  # fmt: skip
+
+
+def _packed(file: str, number: int, line: str) -> Iterator[Finding]:
+    """So many of so many tokens each, and how many that is."""
+    for match in _PACKED.finditer(line):
+        tokens, value = float(decimal(match[1])) * float(decimal(match[2])), float(decimal(match[3]))
+        letter, half = match[4] or "", 0.5 * 10.0 ** -digits.places(match[3])
+        scales = _SCALES.get(letter.upper().replace("K", "k"), (1.0, 1.0))
+        least, most = (value - half) * min(scales) * (1 - OFF), (value + half) * max(scales) * (1 + OFF)
+        if not tokens or not value or least <= tokens <= most:
+            continue
+        other = next((name for name, its in _SCALES.items() if name != letter and abs(value * its[0] / tokens - 1) < OFF), "")
+        text = match[3] if other else f"{tokens / scales[0]:.{digits.places(match[3])}f}"
+        shown, right = f"{match[3]}{letter}", f"{text}{other or letter}"
+        message = f"{shown} -> {right}: {match[1]} of {match[2]} tokens are {tokens:.4g}"
+        yield _finding(file, number, "aggregate", shown, right, message)
 
 
 def _batch(file: str, number: int, line: str) -> Iterator[Finding]:

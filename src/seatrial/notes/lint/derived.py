@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from seatrial.notes.lint.digits import Printed, overlap
 from seatrial.notes.lint.exceptions import excepted
 from seatrial.notes.lint.findings import Finding, Level
+from seatrial.notes.lint.labels import bits_of
 from seatrial.notes.lint.relations import GRAVE, SMALL, scatters
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
@@ -37,6 +38,7 @@ HABITS = tuple(
 USUAL = HABITS[:2]
 LITTLE, MANY = 0.025, 5
 """From which difference on a rate is another one for certain where few rows, or scattered ones, tell; and how many are many."""
+SAME_PEAK, MOST_SHARES = 0.03, 200
 RATES = ("samples_per_s", "tokens_per_s", "tokens_per_s_per_process")
 
 
@@ -97,8 +99,31 @@ def check(sheet: Sheet) -> list[Finding]:
     for key, mates in sheet.tables.items():
         there = sheet.filled(key)
         found += [*(_aggregates(mates) if "aggr_pflops" in there else ()),
+                  *(_of_other_precision(mates) if {"mfu", "tflops"} <= there and mates[0].record.dtype else ()),
                   *(_rates(mates, [name for name in RATES if name in there]))]  # fmt: skip
     return found
+
+
+def _of_other_precision(mates: list[Row]) -> Iterator[Finding]:
+    """A share of the peak of twice or half the bits, where the other rows of the device and precision are of their own."""
+    groups: dict[object, dict[int, list[tuple[Row, float]]]] = {}
+    for row in mates[:MOST_SHARES]:
+        bits, mfu, tflops = bits_of(row.record.dtype), row.get("mfu"), row.get("tflops")
+        if bits and mfu and tflops and row.shows("mfu") and row.shows("tflops") and not {"mfu", "tflops"} & {*row.reasons}:
+            groups.setdefault(row.record.machine, {}).setdefault(bits, []).append((row, tflops / mfu))
+    for by_bits in groups.values():
+        usual = {bits: statistics.median(peak for _, peak in some) for bits, some in by_bits.items()}
+        for own, some in by_bits.items():
+            odd = [(row, peak) for row, peak in some if abs(peak / usual[own] - 1) > SAME_PEAK]
+            row, peak = odd[0] if len(odd) == 1 and len(some) > 2 else (some[0][0], 0.0)
+            other = next((of for of, its in usual.items() if of != own and abs(peak / its - 1) <= SAME_PEAK), None)
+            shown = row.printed("mfu")
+            if other is not None and shown is not None:
+                message = (f"{row.cell('mfu')} is of the peak of {other} bits, {peak:.4g}; "
+                           f"the other rows of {own} bits divide by {usual[own]:.4g}")  # fmt: skip
+                row.reasons["mfu"] = "rate-mismatch"
+                meant = shown.like(shown.value * peak / usual[own])
+                yield row.find("rate-mismatch", "error", message, name="mfu", proposed=meant)
 
 
 def _aggregates(mates: list[Row]) -> Iterator[Finding]:

@@ -151,8 +151,10 @@ def settings(row: Row) -> list[str]:
     """What else was set, as its cells say it: flags and remarks that no field takes, words under a heading of figures, and
     figures that rows share. A figure that no other row has was measured."""
     printed, shared = row.record.printed, row.sheet.shared(row.key)
+    first = next(iter(printed), "")  # by which the rows are told apart: `500 W` was set
     return [printed[heading].strip() for heading, kind in _may_set(tuple(printed))
-            if kind == "notes" or kind == "extra" and (heading in shared or row.figure(heading) is None)
+            if kind == "notes" or kind == "extra" and (heading in shared or row.figure(heading) is None or heading == first
+                                                       and not printed[heading].strip().isdecimal())
             or kind == "figure" and _names(heading, printed[heading])] + [
                 cell for heading, cell in row.record.extra.items() if heading in printed and _is_product(cell)]  # fmt: skip
 

@@ -17,9 +17,17 @@ from seatrial.notes.lint.sheet import Sheet
 from seatrial.tables.headings import clean, normal
 from seatrial.tables.tongues import in_english
 
-FEWEST, SHARE, MOST_ROWS = 3, 0.7, 500
+FEWEST, SHARE, SPREAD, MOST_ROWS = 3, 0.7, 5, 500
 _OF_EACH = re.compile(r"(?:number of )?(?:local experts|expert\w* (?:per|on each|on a|each|a|local) ?"
                       r"(?:gpu|rank|device|card|chip|npu|tpu|ep rank)?)")  # fmt: skip
+
+
+_OF_REPLICAS = re.compile(r"\bEP\b[^.;|]{0,30}\b(?:spans|inside|within|across|over|out of|part of|divides|from)\b"
+                          r"[^.;|]{0,15}\bDP\b|"
+                          r"\bexperts?\b[^.;|]{0,40}\b(?:across|over|within|inside) (?:the )?(?:DP|data[- ]parallel)|"
+                          r"\bDP\b[^.;|]{0,20}\b(?:multiple of|includes|contains) EP\b", re.IGNORECASE)  # fmt: skip
+"""Where the ranks that have the experts are those of the replicas."""
+_OF_TENSORS = re.compile(r"\b(?:TP ?[x×*·] ?DP|DP ?[x×*·] ?TP)\b(?! ?[x×*·])")
 
 
 def check(sheet: Sheet) -> list[Finding]:
@@ -33,6 +41,31 @@ def check(sheet: Sheet) -> list[Finding]:
                 for model in dict.fromkeys((row.record.size_label, row.record.experts) for row in rows):
                     found += _odd([row for row in rows if (row.record.size_label, row.record.experts) == model], heading)
     return found
+
+
+def check_spread(sheet: Sheet) -> list[Finding]:
+    return [finding for mates in sheet.tables.values() if len(mates) >= SPREAD for finding in _spread(mates[:MOST_ROWS])]
+
+
+def _spread(mates: list[Row]) -> Iterator[Finding]:
+    """The one row whose experts are on more ranks than it has replicas, where they divide those of all other rows."""
+    rows = [row for row in mates if row.beside("ep") and row.whole("dp") and not row.settled and row.shows("dp")]
+    odd = [row for row in rows if (row.whole("dp") or 1) % (row.beside("ep") or 1)]
+    if len(odd) != 1 or len(rows) < SPREAD or len({row.beside("ep") for row in rows}) < 2:
+        return
+    row, ranks, replicas = odd[0], odd[0].beside("ep") or 1, odd[0].whole("dp") or 1
+    if row.product != row.world or row.fixed or row.reasons:
+        return  # the replicas are what is wrong
+    said = [line for line in row.sheet.text(row).lines if _OF_REPLICAS.search(line)]
+    if not said or any(_OF_TENSORS.search(line) for line in said):
+        return  # tensor parallel ranks may have experts of their own
+    kin = {other.beside("ep") for other in rows if other is not row and other.record.size_label == row.record.size_label
+           and other.world == row.world}  # fmt: skip
+    fitting = [other for other in kin if other and replicas % other == 0]
+    meant = fitting[0] if len(fitting) == 1 else replicas if replicas in (ranks // 2, 2 * ranks) else None
+    message = f"EP {ranks} does not divide DP {replicas}, and does in the {len(rows) - 1} other rows"
+    yield row.find("experts-divisible", "warning", f"{message}{f': {meant}' if meant else ''}", column=row.column("ep"),
+                   printed=str(ranks), proposed=str(meant) if meant else None)  # fmt: skip
 
 
 def _odd(rows: list[Row], heading: str) -> Iterator[Finding]:

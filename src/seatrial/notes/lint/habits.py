@@ -4,12 +4,18 @@
 """
 from __future__ import annotations
 
+import functools
 import math
+import re
 from collections import Counter
 
 from seatrial.notes.lint.broken import Broken, Kept, has_flops, is_found
-from seatrial.notes.lint.relations import RELATIONS, SMALL, Relation, Rule, is_measure, slack, wobble
+from seatrial.notes.lint.headings import EXTRA
+from seatrial.notes.lint.labels import bits_of
+from seatrial.notes.lint.relations import GRAVE, RELATIONS, SMALL, Relation, Rule, is_measure, residue, slack, wobble
 from seatrial.notes.lint.row import Row
+from seatrial.tables.headings import clean, normal
+from seatrial.tables.tongues import in_english
 
 BY_WHAT_IS_UNSAID = ("GPUs of a replica", "micro-batches of all replicas")
 """Relations that hold where what nobody says is the same in every row: two rows that deny them show that it is not."""
@@ -66,8 +72,42 @@ def _all_said(row: Row, relation: Relation, rule: Rule, batch: bool) -> bool:
 
 def counted_otherwise(row: Row, relation: Relation, rule: Rule, off: float) -> bool:
     """Whether the text counts FLOPs, tokens to train on, or a batch, in two ways that differ by as much as the row is off."""
+    if _of_other_nodes(row, relation) or _of_another_precision(row, relation, rule, off):
+        return True
     text = row.sheet.text(row)
     flops, tokens = text.ratios
     ratios = tokens if is_found(relation) else flops if has_flops(relation) else frozenset()
     ratios |= {math.log(2)} if text.paired and ("gbs", -1) in relation.terms else set()
     return any(abs(abs(off) - ratio) <= slack(row, relation) + wobble(row, relation, rule) + 2 * SMALL for ratio in ratios)
+
+
+_PER = re.compile(r"\b(?:per|a|each|/) ?(?:(nodes?|host|server|machine)|gpu|device|card|chip|accelerator)\b")
+IN_A_NODE = (1, 2, 4, 8, 16)
+
+
+def _of_other_nodes(row: Row, relation: Relation) -> bool:
+    """Whether two columns are of a node and of one of its devices, and what the row has is a node of so many."""
+    if len(relation.terms) != 2 or any(name[:1] != EXTRA for name, _ in relation.terms):
+        return False
+    kinds = {_of_a_node(name[1:]) for name, _ in relation.terms}
+    off, open_ = residue(row, relation), slack(row, relation) + 0.002
+    return kinds == {True, False} and off is not None and any(abs(abs(off) - math.log(many)) < open_ for many in IN_A_NODE)
+
+
+@functools.lru_cache(maxsize=1024)
+def _of_a_node(heading: str) -> bool | None:
+    """Whether a heading is of a node, or of a device; None where it says neither."""
+    said = {match[1] is not None for match in _PER.finditer(normal(in_english(clean(heading), surely=True)))}
+    return said.pop() if len(said) == 1 else None
+
+
+def _of_another_precision(row: Row, relation: Relation, rule: Rule, off: float) -> bool:
+    """Whether a share of the peak is off by what peaks of two precisions differ by, and no row of its own keeps to the rule."""
+    bits = bits_of(row.record.dtype) if "mfu" in relation.measures or "hfu" in relation.measures else None
+    if bits is None or not any(abs(abs(off) - math.log(times)) < 0.05 for times in (2, 4)):
+        return False
+    others = [mate for mate in row.around if mate is not row and mate.record.machine == row.record.machine]
+    kin = [mate for mate in others if bits_of(mate.record.dtype) == bits]
+    if any((its := residue(mate, relation)) is not None and abs(its - rule.constant) < GRAVE for mate in kin):
+        return False
+    return any(bits_of(mate.record.dtype) not in (None, bits) for mate in row.around)

@@ -1,7 +1,8 @@
-"""What the label of a model's size says: its parameters, and whether it is a mixture of experts.
+"""What the labels of a model's size and of a precision say: parameters, whether it is a mixture of experts, bits.
 
     label_parameters("1.3B")                (1.3e9, 0.05e9)
     is_mixture("30B-A3B")                   True
+    bits_of("mxfp8")                        8
 """
 from __future__ import annotations
 
@@ -29,6 +30,16 @@ def experts_in(text: str) -> int | None:
     """How many experts a model has by its name: 8 of `Mixtral 8x7B`; None where a text names none, or several."""
     found = {int(count) for count in _TIMES.findall(text)}
     return found.pop() if len(found) == 1 else None
+
+
+_BITS = re.compile(r"(?:mxfp|nvfp|fp|bf|tf|int)(\d{1,2})\b.*", re.IGNORECASE)
+
+
+@functools.cache
+def bits_of(dtype: str) -> int | None:
+    """Of the numbers that are multiplied: 8 of `mxfp8`."""
+    match = _BITS.fullmatch(dtype)
+    return int(match[1]) if match else None
 
 
 @functools.cache

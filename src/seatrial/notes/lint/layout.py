@@ -721,6 +721,8 @@ def _around(value: int, step: int) -> str:
 
 def batch(row: Row) -> list[Finding]:
     mbs, gbs = row.whole("mbs"), row.whole("gbs")
+    if not mbs and gbs and row.beside("ga"):
+        return _by_accumulation(row, gbs)
     if not mbs or not gbs:
         return []
     dp = row.whole("dp")
@@ -742,6 +744,22 @@ def batch(row: Row) -> list[Finding]:
                      name=name, proposed=str(proposed))
         ]
     return [row.find("batch-divisible", "error", message, name="gbs")]
+
+
+def _by_accumulation(row: Row, gbs: int) -> list[Finding]:
+    """Steps of accumulation that leave no whole micro-batch, of a size that nobody says, where those of the other rows do."""
+    dp, steps = row.whole("dp"), row.beside("ga") or 1
+    if not dp or gbs % (dp * steps) == 0 or row.record.dp is None or row.settled:
+        return []
+    mates = [mate for mate in row.around if mate is not row and mate.record.gbs and mate.record.dp and mate.beside("ga")]
+    each = {mate: mate.record.gbs / mate.record.dp / (mate.beside("ga") or 1) for mate in mates}  # type: ignore[operator]
+    if len(mates) < 2 or not all(size >= 1 and size.is_integer() for size in each.values()):
+        return []
+    near = min(mates, key=lambda mate: (mate.record.machine != row.record.machine, abs(mate.place - row.place)))
+    meant = gbs / dp / each[near]
+    message = f"GBS {gbs} is no multiple of DP {dp} x accumulation {steps} = {dp * steps}, and that of all other rows is"
+    proposed = str(int(meant)) if meant >= 1 and meant.is_integer() else None
+    return [row.find("batch-divisible", "error", message, column=row.column("ga"), printed=str(steps), proposed=proposed)]
 
 
 def _others_divide(row: Row) -> bool:

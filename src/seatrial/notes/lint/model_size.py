@@ -20,6 +20,7 @@ from seatrial.notes.lint import digits
 from seatrial.notes.lint.findings import Finding, Level
 from seatrial.notes.lint.formulas import ALIKE, COMMON_VOCABULARIES, LABELS, candidates, row_fits, slack
 from seatrial.notes.lint.labels import label_parameters
+from seatrial.notes.lint.published import shape_of
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.spec import Model, is_gated
@@ -265,7 +266,7 @@ def _known(row: Row) -> bool:
 
 def _mismatch(row: Row, often: int) -> Finding | None:
     size, counted = label_parameters(row.record.size_label), sizes(row)
-    if size is None or counted is None or not size[0] > 0:
+    if size is None or counted is None or not size[0] > 0 or shape_of(row.record.size_label) == (row.layers, row.hidden):
         return None
     label, half = size
     without, low, high = counted

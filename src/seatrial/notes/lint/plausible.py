@@ -15,7 +15,7 @@ from itertools import pairwise
 from seatrial.notes.lint import relations, shares
 from seatrial.notes.lint.broken import broken_and_kept
 from seatrial.notes.lint.devices import device_named
-from seatrial.notes.lint.digits import slip
+from seatrial.notes.lint.digits import slip, slips
 from seatrial.notes.lint.duplicates import same_configuration, settings
 from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.formulas import Reading
@@ -76,7 +76,7 @@ def _memory_units(mates: list[Row]) -> list[Finding]:
     """A thousand times, or a thousandth of, what the other rows of the model need is another unit."""
     found = []
     sizes = [size for row in mates if (size := row.record.mem_gib)]
-    if len(sizes) < 3 or max(sizes) < _OTHER_UNIT * min(sizes):
+    if len(sizes) < 3 or max(sizes) < _OTHER_UNIT * min(sizes) or not any(map(_is_run, mates)):
         return []
     rows = [row for row in mates if row.record.mem_gib][:2000]
     near = Nearby(mates, lambda row: row.record.mem_gib or None)
@@ -100,6 +100,15 @@ def _memory_units(mates: list[Row]) -> list[Finding]:
         message = f"{cell} is {memory / middle:.3g} times what the other rows need: {slip}"
         found.append(row.find("memory-unit", "error", message, name="mem_value", proposed=proposed))
     return found
+
+
+_OF_A_RUN = ("size_label", "gpus", "nodes", "dp", "tp", "pp", "mbs", "gbs", "seq", "sec_per_it", "tflops", "tokens_per_s",
+             "tokens_per_s_per_process", "samples_per_s", "mfu")  # fmt: skip
+
+
+def _is_run(row: Row) -> bool:
+    """Whether the row prints anything of a run besides its memory: files have sizes too."""
+    return any(map(row.shows, _OF_A_RUN))
 
 
 def _memory_falls(mates: list[Row]) -> list[Finding]:
@@ -285,13 +294,31 @@ def _capacity(row: Row) -> list[Finding]:
     if whole is not None and over and not (nodewide and several):
         message = f"{shown} is more than the device has ({whole[1]})"
         row.reasons.setdefault("mem_value", "memory-over-capacity")
-        return [row.find("memory-over-capacity", "error", message, name="mem_value", proposed=shares.meant(row))]
+        proposed = shares.meant(row) or _as_others_need(row, memory)
+        return [row.find("memory-over-capacity", "error", message, name="mem_value", proposed=proposed)]
     if usable is not None and memory > usable[0] * 1.005 and usable[0] > 1:
         return [
             row.find("memory-over-capacity", "warning",
                      f"{shown} is more than the usable {usable[0]:g} GB ({usable[1]})", name="mem_value")
         ]
     return []
+
+
+_NEEDED = 1.1
+"""Within which factor rows of one configuration need the same."""
+
+
+def _as_others_need(row: Row, memory: float) -> str | None:
+    """The cell without a digit too many, where that is what other rows of the configuration need."""
+    figure, record = row.printed("mem_value"), row.record
+    sizes = [mate.record.mem_gib or 0.0 for mate in row.around if mate is not row and mate.record.mem_gib
+             and mate.world == row.world and mate.record.mem_unit == record.mem_unit
+             and same_configuration(mate, row)]  # fmt: skip
+    if figure is None or not sizes or max(sizes) > _NEEDED * min(sizes):
+        return None
+    ends = (end * figure.value / memory for end in (min(sizes) / _NEEDED, max(sizes) * _NEEDED))
+    typed = {slip.text for slip in slips(figure.like(figure.value), figure.span(*ends)) if slip.how == "a digit too many"}
+    return typed.pop() if len(typed) == 1 else None
 
 
 _MOST = 0.75

@@ -22,6 +22,7 @@ from seatrial.notes.lint.claimed import bounds, far, slipped
 from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.labels import is_mixture, label_parameters
 from seatrial.notes.lint.prose import read_sentence
+from seatrial.notes.lint.published import shape_of
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.tables.headings import clean, normal, read_heading
 from seatrial.tables.tongues import in_english
@@ -179,6 +180,8 @@ def _bounds(model: _Model, other: dict[str, int]) -> tuple[float, float]:
 
 
 def _fits(model: _Model, other: dict[str, int], *, tight: bool = False) -> bool:
+    if not other and shape_of(model.name) == tuple(model.sides[name][0] for name in ("layers", "hidden")):
+        return True
     low, high = _bounds(model, other)
     less, more = (0.9, 1.08) if tight else (LESS, MORE)
     named = model.size is None or low * less - model.size[1] <= model.size[0] <= high * more + model.size[1]
@@ -201,7 +204,7 @@ def _twice(file: str, lines: tuple[str, ...], tables: list[list[_Model]]) -> Ite
             continue
         labels = {label_parameters(match[0].upper().replace(" ", "")) for match in _SIZE.finditer(line)} - {None}
         size = next(iter(labels)) if len(labels) == 1 else None
-        if size is None or sizes[size[0]] != 1:
+        if size is None or sizes[size[0]] != 1 or size[0] not in known:
             continue
         said = read_sentence(line)
         for name in ("layers", "hidden", "ffn", "vocab"):

@@ -16,6 +16,7 @@ from seatrial.notes.lint.findings import Finding, Level
 from seatrial.notes.lint.headings import field_of, kind_beside
 from seatrial.notes.lint.row import MEASURED, Row
 from seatrial.notes.lint.sheet import Sheet
+from seatrial.notes.lint.totals import is_aggregate
 from seatrial.notes.read.statements import read_status
 from seatrial.tables import Problem
 from seatrial.tables.headings import NUMBER, clean, read_heading
@@ -88,7 +89,7 @@ def state(row: Row) -> Iterator[Finding]:
     if record.state == "planned" or record.state == "measured" and not any(figure is not None for figure in _FIGURES(record)):
         notes = " ".join(cell for heading, cell in record.printed.items() if field_of(heading) in ("notes", "date", "run_id"))
         job = _JOB.search(notes)
-        waits = any(_WAITS.fullmatch(row.cell(name)) for name in ("outcome", "state"))
+        waits = any(_WAITS.fullmatch(row.cell(name)) for name in ("outcome", "state")) or is_aggregate(row)
         if (record.date or job) and not waits and not read_status(row.cell("outcome") or row.cell("state")).planned:
             what = [f"a date ({record.date})"] * bool(record.date) + ([f"a job number ({job[0]})"] if job else [])
             yield row.find("dated-but-empty", "warning", f"{' and '.join(what)} but no result: did it run?")

@@ -15,15 +15,14 @@ from collections.abc import Iterator
 
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.findings import Finding
-from seatrial.notes.lint.headings import LATER, is_extra
+from seatrial.notes.lint.headings import LATER, field_of, is_extra
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
-from seatrial.tables.headings import read_heading
 
 FEWEST, LEARNED, MOST_ROWS, MOST_COLUMNS = 3, 24, 200, 16
 WINDOW = 0.02
 """What the digits of a sum leave open at most, as a share of it: coarse figures add up to much."""
-GROSS, USUAL = 0.01, 2.0
+GROSS, WIDE = 0.01, 2.0
 CLEAR = ("the point moved", "two digits exchanged", "a digit too many", "a digit lost")
 Figure = tuple[float, float]
 
@@ -34,11 +33,19 @@ def check(sheet: Sheet) -> list[Finding]:
         rows = [row for row in mates[:MOST_ROWS] if row.tabular] if len(mates) >= FEWEST else []
         headings = list(rows[0].record.printed)[:MOST_COLUMNS] if rows else []
         headings = [heading for heading in headings if not LATER.search(heading)]
-        headings = headings if sum(map(is_extra, headings)) > 1 else []
+        headings = headings if sum(map(_is_part, headings)) > 1 else []
         columns = {heading: column for heading in headings if sum(map(bool, column := _column(rows, heading))) >= FEWEST}
         if len(columns) > 2:
             found += _told(rows, columns)
     return found
+
+
+_WORDED = ("optimizer", "notes", "env", "recompute", "attention", "engine", "dtype", "schedule")
+"""Fields of words: figures below such a heading are of something else, as the memory of the optimizer is."""
+
+
+def _is_part(heading: str) -> bool:
+    return is_extra(heading) or field_of(heading) in _WORDED
 
 
 def _column(rows: list[Row], heading: str) -> list[Figure | None]:
@@ -62,14 +69,15 @@ def _told(rows: list[Row], columns: dict[str, list[Figure | None]]) -> Iterator[
             (total, half), *rest = figures
             added, open_ = math.fsum(value for value, _ in rest), half + sum(step for _, step in rest)
             if abs(total - added) > open_ + GROSS * max(total, added):
-                others = {heading: [one[0] for place, one in enumerate(columns[heading]) if one is not None and place != at]
-                          for heading in (whole, *parts)}  # fmt: skip
-                yield _finding(row, whole, parts, [value for value, _ in figures], open_, kept, others)
+                spans = {part: _span([one for place, one in enumerate(columns[part]) if place != at]) for part in parts}
+                yield _finding(row, whole, spans, [value for value, _ in figures], open_, kept)
 
 
-def _is_part(heading: str) -> bool:
-    """Whether a column of figures is none of a run's own: `optimizer` is the name of one, and a part of a step."""
-    return is_extra(heading) or read_heading(heading).kind == "word"
+def _span(column: list[Figure | None]) -> Figure:
+    """What the other rows have, and somewhat beyond."""
+    values = [one[0] for one in column if one is not None]
+    return min(values, default=0.0) / WIDE, max(values, default=math.inf) * WIDE
+
 
 
 def _sums(columns: dict[str, list[Figure | None]]) -> Iterator[tuple[str, tuple[str, ...], int]]:
@@ -105,9 +113,8 @@ def _kept(whole: list[Figure | None], parts: list[list[Figure | None]]) -> tuple
     return len(kept), broken
 
 
-def _finding(row: Row, whole: str, parts: tuple[str, ...], values: list[float], open_: float, kept: int,
-             others: dict[str, list[float]]) -> Finding:  # fmt: skip
-    """Which of the cells it is: the one that a slip of the hand makes what the other rows have."""
+def _finding(row: Row, whole: str, parts: dict[str, Figure], values: list[float], open_: float, kept: int) -> Finding:
+    """`parts`: with what their columns have in the other rows; a part that is beyond that was no slip."""
     total, *rest = values
     added = math.fsum(rest)
     wanted = {whole: added, **{part: total - added + value for part, value in zip(parts, rest)}}
@@ -117,11 +124,9 @@ def _finding(row: Row, whole: str, parts: tuple[str, ...], values: list[float], 
         shown = digits.plain(cell)
         scale = value / float(shown)
         typed = digits.slip(shown, ((meant - open_) / scale, (meant + open_) / scale)) if meant > open_ else None
-        if typed is not None and typed.how in CLEAR:
+        low, high = parts.get(heading, (0.0, math.inf))
+        if typed is not None and typed.how in CLEAR and low <= meant <= high:
             slips[heading] = digits.as_there(cell, None, typed.text) or typed.text
-    if len(slips) > 1:
-        slips = {heading: text for heading, text in slips.items()
-                 if min(others[heading]) / USUAL <= wanted[heading] <= max(others[heading]) * USUAL}  # fmt: skip
     at = next(iter(slips)) if len(slips) == 1 else whole
     cell = row.record.printed[at].strip()
     shown = digits.plain(cell)

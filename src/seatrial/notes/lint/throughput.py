@@ -31,6 +31,7 @@ from seatrial.notes.lint.formulas import (
     left_open,
     slack,
 )
+from seatrial.notes.lint.labels import label_parameters
 from seatrial.notes.lint.means import WINDOW, Misses
 from seatrial.notes.lint.model_size import MODELS_DIFFER, fits_label, of_another_shape
 from seatrial.notes.lint.row import Row
@@ -521,7 +522,8 @@ def _report(row: Row, explanations: list[Explanation], factor: float | None, *, 
     of_shape = best is not None and best.name in ("layers", "hidden") and best.message.endswith(")") and not (
         "row" in best.message and fits_label(row))  # fmt: skip
     proven = _proven(row) if abs(off) > MODELS_DIFFER or row.record.family else _proven(row) and _has_kin(row)
-    proven = proven and (reading.formula != "label" or abs(off) > BY_LABEL)
+    more = 1 / (1 + max(off, LEAST)) - 1
+    proven = proven and (reading.formula != "label" or off > BY_LABEL or off < -BY_LABEL and more > _attended(row, reading))
     proven = proven and abs(off) > row.sheet.text(row).scatter + coarse
     proven = proven and (abs(off) > 2 * SMALL or reading.formula != ALIKE or _to_the_digit(row))
     level = level if proven and (of_shape or not of_another_shape(row, -math.log1p(max(off, LEAST)))) else "info"
@@ -573,6 +575,15 @@ def _proven(row: Row) -> bool:
         known = model in models or len(models) > 1
         proven[key] = known and (len(agreeing) >= 2 or any(slack(other) < 0.002 for other in agreeing))
     return proven[key]
+
+
+def _attended(row: Row, reading: Reading) -> float:
+    """The share by which a token costs more than a size by its name says, at most, as it attends to more than in the rows that
+    agree with it."""
+    size = label_parameters(row.record.size_label)
+    longer = (row.seq or 0) - min((other.seq or 0 for other in _readers(row, reading)), default=0)
+    # Most models have a layer for each 128 of their width.
+    return longer / (6 * (128 / 12 * size[0]) ** (1 / 3)) if size is not None and longer > 0 else 0.0
 
 
 def _readers(row: Row, reading: Reading) -> list[Row]:

@@ -72,7 +72,7 @@ _COUNTED = re.compile(rf"\b(?:all|the|der|des|die|les|los|las|delle|dei|i|le|of|
                       re.IGNORECASE)  # fmt: skip
 _ALL_ROWS = re.compile(r"\b(?:all|the) (?:rows|runs|settings|table)\b|\b(?:table|rows) above\b|\bof the column\b",
                        re.IGNORECASE)  # fmt: skip
-_SENTENCES = re.compile(r"(?<=[^\d])[.;!?](?:\s|$)|(?<=\d)[.;]\s(?=[A-Z])")
+_SENTENCES = re.compile(r"(?<=[^\d])[.;!?](?:\s|$)|(?<=\d)[.;]\s(?=[A-Z])|[。；！？]")
 _SPEEDUP = re.compile(r"\bspeed ?up\b|\bgain\b|\bfaster\b|\bbeschleunigung\b|\bacceleration\b")
 
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from seatrial.notes.lint import digits
-from seatrial.notes.lint.findings import Finding
+from seatrial.notes.lint.findings import Finding, Level
 from seatrial.notes.lint.headings import EXTRA, is_extra
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
@@ -70,6 +70,8 @@ MOST_OF_PARTS = 3
 """Columns of a table of parts: what they are, how much, and which share."""
 MOVED, FAR = ("the point moved", "two digits exchanged"), 5.0
 """Slips that change a figure by far, and how many times what the digits leave open they have to."""
+ROUNDED = 1.45
+"""What the digits of several figures leave open together, in those of one times the root of how many there are."""
 OFF, NEAR, CLOSELY, EXACTLY = 0.02, 0.02, 0.01, 0.0005
 """From which share on a total is off; within which, of a sentence, it agrees with what rows scatter
 about; and how closely one row's figure has to make up for what it is off by, and where it is half or twice that."""
@@ -138,15 +140,19 @@ def _one_row(row: Row, members: list[Row], ways: Callable[[list[float]], list[fl
             continue
         words = f"{normal(in_english(clean(heading), surely=True))} {heading}"
         of_memory = added and len(row.record.printed) <= MOST_OF_PARTS and _BYTES.search(words) is not None
-        told = _ADDED.search(words) is not None or of_memory
+        told = _ADDED.search(words) is not None or of_memory or added and _lasts(cell, members, heading)
         if added and (not told and not is_extra(heading) or _A_RATE.search(words)):
             continue
         given = [ways([one[at] for one in column if one is not None]) for at in (0, 1)]
         rounding = sum(_half(member.record.printed.get(heading, "")) for member in members)
         open_ = _half(cell) + rounding / (1 if added else len(members))
-        if any(abs(float(shown) - meant) <= open_ + 0.002 * abs(meant) for each in given for meant in each):
+        likely = _half(cell) + min(1.0, ROUNDED / math.sqrt(len(members))) * rounding if added else open_
+        if any(abs(float(shown) - meant) <= likely + 0.002 * abs(meant) for each in given for meant in each):
             continue
         meant = given[1][0]
+        level: Level = "error"
+        if any(abs(float(shown) - each[0]) <= open_ + 0.002 * abs(each[0]) for each in given):
+            level = "warning"  # all figures rounded the same way
         if meant > 0 and abs(math.log(float(shown) / meant)) > OFF:
             figures = {member: one[1] for member, one in zip(members, column) if one is not None}
             blamed = _member(cell, float(shown) - meant, open_, figures, heading) if added else None
@@ -159,7 +165,15 @@ def _one_row(row: Row, members: list[Row], ways: Callable[[list[float]], list[fl
             what = "the rows above add up to" if added else "the mean of the rows above is"
             proposed = _like(cell, meant)
             message = f"{heading} {cell.strip()} -> {proposed}: {what} {proposed}"
-            yield row.find("aggregate", "error", message, column=heading, printed=cell.strip(), proposed=proposed)
+            yield row.find("aggregate", level, message, column=heading, printed=cell.strip(), proposed=proposed)
+
+
+_SO_LONG = re.compile(r"\s*[\d.,]+\s?(?:h|hrs?|hours?|d|days?|min|minutes?|Stunden|heures|horas|ore)\s*")
+
+
+def _lasts(cell: str, members: list[Row], heading: str) -> bool:
+    """Whether all cells of a column are hours, days or minutes, whatever stands above them."""
+    return all(_SO_LONG.fullmatch(one) for one in (cell, *(row.record.printed.get(heading, "") for row in members)))
 
 
 def _adds_up(row: Row, members: list[Row], but: str) -> bool:
@@ -268,8 +282,22 @@ def _sentences(sheet: Sheet, file: str) -> Iterator[Finding]:
         more = lines[number] if number < len(lines) and not lines[number].lstrip().startswith(("|", "#")) else ""
         rows = _counted(rows, line)
         of_rows = _OF_THE_ROWS.search(line) is not None
-        said = [*_said(line, number, rows), *(_said(more, number + 1, rows) if more and not _IN_ALL.search(more) else ())]
+        said = [one for sentence, at in _in_all(line, more) for one in _said(sentence, number + at, rows)]
         yield from _told(said, file, of_rows, rows)
+
+
+_SENTENCES = re.compile(r"(?<=[^\d\s][.!?])\s|(?<=\d\.)\s(?=[A-ZÀ-Ý])|(?<=[。！？])|(?<=\)\.)\s")
+
+
+def _in_all(line: str, more: str) -> Iterator[tuple[str, int]]:
+    """The sentences of a line that tell a total, and what of the last of them stands in the next line."""
+    sentences = _SENTENCES.split(line)
+    for at, sentence in enumerate(sentences):
+        if _IN_ALL.search(sentence):
+            yield sentence, 0
+            ends = at + 1 == len(sentences) and not line.rstrip().endswith((".", "!", "?", "。"))
+            if ends and more and not _IN_ALL.search(more):
+                yield _SENTENCES.split(more)[0], 1
 
 
 def _rows_above(tables: list[list[Row]], number: int) -> list[Row]:
@@ -388,6 +416,10 @@ def _blamed(one: _Said, rows: list[Row], scale: float) -> Finding | None:
     return None
 
 
+_LASTS = re.compile(r"(?:hours?|h|days?)", re.IGNORECASE)
+"""Of runs at the same time no sum."""
+
+
 def _told(said: list[_Said], file: str, of_rows: bool, rows: list[Row]) -> Iterator[Finding]:
     proven = of_rows or any(one.agrees for one in said)
     for one in said:
@@ -400,7 +432,7 @@ def _told(said: list[_Said], file: str, of_rows: bool, rows: list[Row]) -> Itera
         blamed = _blamed(one, rows, scale) if proven and not typed else None
         if blamed is not None:
             yield blamed
-        elif proven or typed:
+        elif typed or proven and not (_LASTS.fullmatch(one.unit) and not of_rows):
             match = NUMBER.search(one.text)
             printed = match.group() if match else one.text
             proposed = slip.text if slip is not None and typed else _like(printed, meant / scale)

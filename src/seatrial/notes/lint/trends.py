@@ -207,9 +207,13 @@ def _figure(row: Row, name: str) -> float:
     return math.log(value) if value and 0 < value < math.inf else math.nan
 
 
+_NAMED = re.compile(r"[A-Za-z]-(?:\d\.?\d?-)?\d+(?:\.\d+)?[BM]\b")
+
+
 def _drivers(row: Row) -> list[float]:
     """The settings that are numbers; 0 for one that nobody tells."""
-    record, size = row.record, label_parameters(row.record.size_label)
+    record, first = row.record, next(iter(row.cells.values()), "")  # `Osprey-20B anneal`, whatever stands above it
+    size = label_parameters(record.size_label) or (label_parameters(first) if _NAMED.search(first) else None)
     weights = size[0] if size else (record.layers or 0) * (record.hidden or 0) ** 2
     devices, batch = row.world or record.nodes or record.dp or 0, row.get("gbs") or 0
     values = (devices, record.tp, record.pp, row.beside("cp"), row.beside("ep"), row.get("mbs"), batch / (devices or 1),

@@ -1,0 +1,107 @@
+"""Phases with the days that they began and ended on: one ends no earlier than it begins, and no later than the next begins.
+
+    check(sheet)          findings on dates that the rows around deny
+
+    | phase | start  | end    |
+    | 1     | 29 Sep | 01 Nov |          the next one began on 3 October
+    | 2     | 03 Oct | 04 Oct |
+"""
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+
+from seatrial.notes.lint.findings import Finding, Level
+from seatrial.notes.lint.row import Row
+from seatrial.notes.lint.sheet import Sheet
+from seatrial.tables.headings import clean
+from seatrial.tables.tongues import plain_letters
+
+FEWEST, MOST_ROWS = 3, 60
+_STARTS = re.compile(r"(?:start(?:ed)?|began|begin|from|debut|inicio|beginn|von|inizio|开始|開始)(?: date)?|date de debut")
+_ENDS = re.compile(r"(?:end(?:ed)?|until|to|fin|ende|bis|fine|结束|終了|finished|stop)(?: date)?|date de fin")
+_MONTHS = {name: place for place, names in enumerate((
+    "jan ene gen", "feb fev", "mar marz maerz", "apr avr abr", "may mai mayo mag", "jun juin giu", "jul juil lug",
+    "aug aou ago", "sep set", "oct okt ott", "nov", "dec dez dic"), 1) for name in names.split()}  # fmt: skip
+_DATE = re.compile(r"(?:(\d{4})-)?(\d{1,2})-(\d{1,2})|(\d{1,2})\.? ([a-z]{3,9})\.?|([a-z]{3,9})\.? (\d{1,2})")
+
+
+def check(sheet: Sheet) -> list[Finding]:
+    found: list[Finding] = []
+    for mates in sheet.tables.values():
+        pair = _columns(tuple(mates[0].record.printed)) if FEWEST <= len(mates) <= MOST_ROWS else None
+        if pair is not None:
+            found += _told(mates, *pair)
+    return found
+
+
+@functools.lru_cache(maxsize=4096)
+def _columns(headings: tuple[str, ...]) -> tuple[str, str] | None:
+    """The headings of the days that a phase began and ended on, side by side."""
+    words = [plain_letters(clean(heading)).casefold().strip() for heading in headings]
+    pairs = [(headings[at], headings[at + 1]) for at in range(len(words) - 1)
+             if _STARTS.fullmatch(words[at]) and _ENDS.fullmatch(words[at + 1])]  # fmt: skip
+    return pairs[0] if len(pairs) == 1 else None
+
+
+@functools.lru_cache(maxsize=4096)
+def _day(cell: str) -> tuple[int, int, int] | None:
+    """Year, month and day; 0 for a year that is not said."""
+    match = _DATE.fullmatch(plain_letters(clean(cell)).casefold().strip())
+    if match is None:
+        return None
+    if match[2]:
+        year, month, day = int(match[1] or 0), int(match[2]), int(match[3])
+    else:
+        word = match[5] or match[6]
+        year, month, day = 0, next((_MONTHS[word[:n]] for n in (4, 3) if word[:n] in _MONTHS), 0), int(match[4] or match[7])
+    return (year, month, day) if 1 <= month <= 12 and 1 <= day <= 31 else None
+
+
+def _told(mates: list[Row], start: str, end: str) -> Iterator[Finding]:
+    rows = [(row, first, last) for row in mates if (first := _day(row.cells.get(start, ""))) is not None
+            and (last := _day(row.cells.get(end, ""))) is not None]  # fmt: skip
+    firsts = [first for _, first, _ in rows]
+    months = [day[1] for _, *days in rows for day in days if not day[0]]
+    if len(rows) < FEWEST or months and max(months) - min(months) > 6:
+        return  # perhaps over the turn of a year that nobody says
+    for at, (row, first, last) in enumerate(rows):
+        before, after = rows[at - 1] if at else None, rows[at + 1] if at + 1 < len(rows) else None
+        others = [one for place, one in enumerate(firsts) if place != at]
+        if others != sorted(others):
+            continue  # in no order that anybody could tell
+        late = after is not None and last > after[1]
+        once = sum(one[2] > other[1] for one, other in pairwise(rows)) == 1  # else several run at a time
+        early = before is not None and first < before[2]
+        low, high = before[2] if before else (first[0], 1, 1), after[1] if after else (last[0], 12, 31)
+        if last >= first and not (late and once and not early):
+            continue
+        ends, starts = list(_slips(last, first, high)), list(_slips(first, low, last))
+        chosen = (end, last, ends) if ends and not (starts and last <= high and first < low) else (start, first, starts)
+        heading, was, meant = chosen
+        shown = row.cells[heading]
+        proposed = _like(shown, was, meant[0]) if len(meant) == 1 else None
+        why = "ends before it begins" if last < first or after is None else f"ends after {after[0].where} begins"
+        message = f"{heading} {shown}{f' -> {proposed}' if proposed else ''}: {why}"
+        level: Level = "error" if last < first and proposed else "warning"
+        yield row.find("date-order", level, message, column=heading, printed=shown, proposed=proposed)
+
+
+def _slips(was: tuple[int, int, int], low: tuple[int, int, int], high: tuple[int, int, int]) -> Iterator[tuple[int, int, int]]:
+    """Days within others that another month, or the digits of the day exchanged, gives."""
+    year, month, day = was
+    turned = int(f"{day:02d}"[::-1])
+    made = [(year, month + 1, day), (year, month - 1, day), (year, month, turned)]
+    yield from (one for one in made if one != was and low <= one <= high and 1 <= one[1] <= 12 and 1 <= one[2] <= 31)
+
+
+def _like(cell: str, was: tuple[int, int, int], meant: tuple[int, int, int]) -> str | None:
+    """A date as the cell writes it."""
+    if was[1] == meant[1]:
+        return re.sub(rf"(?<!\d)0?{was[2]}(?!\d)(?!.*(?<!\d)0?{was[2]}(?!\d))", f"{meant[2]:02d}", cell)
+    if re.search(r"[A-Za-z]", cell):
+        names = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+        return re.sub(r"[A-Za-z]{3,9}", names[meant[1] - 1], cell, count=1)
+    return re.sub(rf"(?<!\d)0?{was[1]}-(?=\d{{1,2}}$)", f"{meant[1]:02d}-", cell)
