@@ -42,8 +42,9 @@ _PERCENT = re.compile(rf"{_NUMBER}\s?(?:%|percent|per cent|Prozent)\s(?:de |in )
                       re.IGNORECASE)  # fmt: skip
 _BY = re.compile(rf"\b(?:by|um|de|del|di|por|на)\s(?:(?:an?|un|una|ein|about|rund|etwa|some) )?{_NUMBER}\s?%", re.IGNORECASE)
 _CHANGES = re.compile(r"\b(?P<less>goes down|falls?|drops?|shrinks?|decreases?|reduces?|cuts?|sinkt|fallt|baisse|baja|cae|"
-                      r"reduce|cala|снижает\w*)\b|\b(?P<more>goes up|grows?|rises?|increases?|improves?|beats?|wins?|outperforms?|"
-                      r"leads?|steigt|wachst|schlagt|gewinnt|gana|gagne|supera|vince|bat|augmente|sube|aumenta|cresce|растет|вырос\w*)\b", re.IGNORECASE)  # fmt: skip
+                      r"reduce|cala|снижает\w*)\b|\b(?P<more>goes up|grows?|rises?|increases?|improves?|beats?|wins?|"
+                      r"outperforms?|leads?|steigt|wachst|schlagt|gewinnt|gana|gagne|supera|vince|augmente|sube|aumenta|"
+                      r"cresce|растет|вырос\w*)\b", re.IGNORECASE)  # fmt: skip
 _TIMES = re.compile(rf"{_NUMBER}\s?(?:[x×](?=\s*(?:$|[.,;:)!?]|[a-z(]))(?!\s*(?:gpu|node|box|card|chip))|"
                     r"times(?! \d)|fois\b|veces\b|volte\b|vezes\b|mal\b|-?fach\w*|раза?\b|倍|배)", re.IGNORECASE)  # fmt: skip
 _MULTIPLIED = re.compile(rf"\bmultipli\w+ .{{0,40}}?\b(?:par|por|per|by|mit)\s{_NUMBER}", re.IGNORECASE)
