@@ -92,7 +92,10 @@ def _memory_units(mates: list[Row]) -> list[Finding]:
             proposed = f"{cell[: cell.lower().index(unit.lower())].strip()} {meant}"
         else:
             finest = min((mate.printed("mem_value") or figure for mate in row.around), key=lambda p: p.unit)
-            proposed = finest.like(figure.value / times)
+            # Tools count by 1024; 44900 under GB is 44.9 all the same.
+            plain = unit in ("GB", "MB") and len(f"{figure.value / 1000:g}") <= len(finest.like(figure.value / 1000))
+            thousand = 1000.0 if times > 1 and plain else 1024.0
+            proposed = finest.like(figure.value * (1 / thousand if times > 1 else thousand))
         row.propose("mem_value", figure.value / times, "memory-unit")
         slip = f"the memory is in {meant or 'another unit'}"
         if re.fullmatch(r"\d{1,3}\.\d{3}", cell) and any("," in mate.cell("mem_value") for mate in row.around):

@@ -519,7 +519,8 @@ _A_DEVICE = re.compile(
     r"(?<![\w.])(\d{1,3}) ?Gi?B\b(?: of)?(?: HBM\w*| VRAM| memory| RAM)? ?(?:per|/|a|each|on each)? ?"
     r"(?:GPU|device|card|GCD|accelerator|chip)s?\b|(?<![\w.])(\d{1,3}) ?Gi?B each\b|"
     r"\b(?:GPU|device|HBM\w*|VRAM)(?: memory| capacity)?(?: of| is|:|=) ?(\d{1,3}) ?Gi?B\b(?! per node| a node|/node)|"
-    r"\b(?:GPU|device|card|GCD|accelerator|chip)s?,? (?:with|have|has|of|at) (\d{1,3}) ?Gi?B\b",
+    r"\b(?:GPU|device|card|GCD|accelerator|chip)s?,? (?:with|have|has|of|at) (\d{1,3}) ?Gi?B\b|"
+    r"\b(?:GPU|device|card|GCD|accelerator|chip)s?(?:, | \()(\d{1,3}) ?Gi?B\)",
     re.IGNORECASE,
 )
 _SIZED = re.compile(r"gpu|device|card|gcd|accelerator|chip|each|hbm|vram|[ahvpblt]\d|g[bh][23]00|mi\d")
@@ -707,6 +708,12 @@ class Prose:
         """The formula of FLOPs that attention is a part of, where the text writes it down: `6 N + 12 L H S`."""
         lines = self.lines if self.has("+", "plus") else ()
         return "palm" if any(_WITH_ATTENTION.search(line) for line in lines if len(line) <= 2000 and "12" in line) else ""
+
+    @cached_property
+    def counts_twice(self) -> bool:
+        """Whether the text writes down the formula for rows that recompute, and that for those that do not: 96 and 72 times."""
+        return self.has("96") and self.has("72") and all(any(re.search(rf"(?<![\d.,]){factor} ?[·*×x]? ?[a-zA-Z]", line)
+                                                             for line in self.lines) for factor in (72, 96))  # fmt: skip
 
     @cached_property
     def prices(self) -> dict[str, float]:

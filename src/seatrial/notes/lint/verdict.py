@@ -75,7 +75,9 @@ def report(row: Row, broken: list[Broken], repairs: list[Repair]) -> list[Findin
         doubled = best.name in ("mfu", "hfu") and abs(abs(off) - math.log(2)) < 0.02 and not row.record.dtype
         # A share of the peak of 8 bits for that of 16, where nobody says which.
         gravity: Level = "warning" if code in ("formula-mixed", "tflops-per-node") or doubled else level
-        return [row.find(code, gravity, message, name=best.name, proposed=best.shown)]
+        # Of a batch of tokens `find` prints the sequences as the column has them.
+        proposed = str(best.value) if best.name == "gbs" else best.shown
+        return [row.find(code, gravity, message, name=best.name, proposed=proposed)]
     options = "; ".join(f"{row.column(r.name)} {r.shown}{r.why}{_copied(row, r)}" for r in repairs[:4])
     # Of devices that the text counts, none of the relation's cells may stand in the row: then no cell of it is wrong.
     shown = [name for name in (*(name for name, _ in relation.terms), *(r.name for r in repairs)) if row.shows(name)]

@@ -160,7 +160,7 @@ def _no_number(column: Column, text: str, flags: tuple[str, ...]) -> Cell:
 
 
 _YES = {"yes", "y", "true", "on", "1", "✓", "✔", "✅", "x", "full", "enabled", "✔️", "oui", "ja", "si", "sí",
-        "sì", "sim", "да", "tak", "ano", "是", "有", "开", "开启", "あり", "有り", "有効", "はい"}
+        "sì", "sim", "да", "tak", "ano", "全部", "全", "是", "有", "开", "开启", "あり", "有り", "有効", "はい"}
 _NO = {"no", "n", "false", "off", "0", "✗", "✘", "❌", "none", "disabled", "w/o", "without", "non", "nein",
        "não", "нет", "nie", "ne", "否", "无", "無", "关", "不开", "なし", "無し", "無効", "いいえ"}
 
