@@ -19,6 +19,7 @@ from itertools import pairwise
 
 from seatrial.notes.lint import exceptions, means
 from seatrial.notes.lint.devices import device_named, presets_in
+from seatrial.notes.lint.labels import label_parameters
 from seatrial.notes.read.gapped import may_begin, pipes_of_gaps
 from seatrial.notes.read.htmltables import pipes_of_html
 from seatrial.notes.read.led import led_sections
@@ -184,6 +185,13 @@ _GLU = re.compile(r"\bllama|\bswiglu|\bgeglu|\bglu\b", re.IGNORECASE)
 _LATER = ("seq", "gbs", *SHAPE)
 
 
+@lru_cache(maxsize=4096)
+def _is_of(label: str, other: str) -> bool:
+    """Whether parameters are those of a label that rounds them: 6.74B of 7B."""
+    own, its = label_parameters(label), label_parameters(other)
+    return label.upper() == other or bool(own and its and its[1] < own[1] and abs(own[0] - its[0]) <= own[1])
+
+
 class Hints:
     def __init__(self, lines: tuple[str, ...]) -> None:
         self.lines = lines
@@ -293,7 +301,7 @@ class Hints:
                 only = told[0] if len(told) == 1 and label.upper() not in shapes else {}  # beside a number of tokens
                 message = {**rest, **shapes.get(label.upper(), only)}
             labels = message.get("labels")
-            other_model = bool(label and labels) and label.upper() not in labels  # type: ignore[operator]
+            other_model = bool(label and labels) and not any(_is_of(label, one) for one in labels)  # type: ignore[union-attr]
             for name, value in message.items():
                 if name != "labels" and not (other_model and name in SHAPE):
                     first, values = said.setdefault(name, (place, set()))
