@@ -25,6 +25,7 @@ from seatrial.notes.lint import (
     described,
     digits,
     duplicates,
+    epochs,
     experts,
     formulas,
     grown,
@@ -75,7 +76,7 @@ RULES: tuple[Rule, ...] = (
 OF_COLUMNS: tuple[Rule, ...] = (relations.learn, repairs.check, together.check, changes.check, phases.check,
                                 totals.check, levels.check, sums.check, matrices.check, spans.check)  # fmt: skip
 """Those that ask of no row whether it is a run."""
-BESIDES: tuple[Rule, ...] = (lasted.check, told.check, claimed.check, denied_shape.check,
+BESIDES: tuple[Rule, ...] = (lasted.check, told.check, claimed.check, epochs.check, denied_shape.check,
                              denied.column_otherwise, shapes.check, status.fits_by_need)
 """Those that speak of lines of which nothing else was said, in either kind of table."""
 

@@ -5,8 +5,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 
+from seatrial.notes.lint import digits
 from seatrial.notes.lint.broken import Broken, broken_and_kept, is_found, is_part, of_another_batch
 from seatrial.notes.lint.copied import is_fine, source, stale
 from seatrial.notes.lint.findings import Finding, Level
@@ -61,6 +63,8 @@ def report(row: Row, broken: list[Broken], repairs: list[Repair]) -> list[Findin
     # Two figures of another row, which agree with all else there, say more than a digit that is another one.
     if level == "error" and best is not None and " digit" in best.why and (found := _pasted(row, broken, whole=True)):
         return [found]
+    if best is not None and known and _is_after(row.cell(best.name), best.shown):
+        return []
     if best is not None and known:
         code = best.code or _code(best.name, broken)
         if level == "info":
@@ -118,6 +122,16 @@ def _pasted(row: Row, broken: list[Broken], *, whole: bool = False) -> Finding |
         message = f"{cells} are those of {mate.where}: by what else is in the row {row.column(name)} is {figure.like(value)}"
         return row.find("pasted-pair", "error", message, name=name, proposed=figure.like(value))
     return None
+
+
+_BEFORE = re.compile(r"(?:→|->|=>|⟶)\s*([\d.,]+)")
+
+
+def _is_after(cell: str, shown: str) -> bool:
+    """Whether the figure that the row needs is what its cell has after an arrow: `3,498 → 3,831`."""
+    after = _BEFORE.search(cell)
+    now, meant = (digits.alone(text.rstrip("%")) for text in (after[1] if after else "", shown))
+    return bool(now and meant) and abs(math.log(now / meant)) < SMALL  # type: ignore[operator]
 
 
 def _copied(row: Row, repair: Repair) -> str:
