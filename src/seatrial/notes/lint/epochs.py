@@ -25,8 +25,9 @@ OFF, NEAR = math.log(1.5), 0.06
 _N = rf"(?<![\w.,/^-])({NUMBER.pattern})"
 _AMOUNT = re.compile(rf"{_N}\s?([kKMBT])?(?:illion|n)?[ -](tokens?|samples?|sequences?|examples?)\b"
                      r"(?! ?(?:/|per|a|each|in each) ?(?:s\b|sec|step|GPU|device|node|batch|hour|day))")  # fmt: skip
-_RATE = re.compile(rf"\bat (?:about |some |~ ?)?{_N}\s?([kKM])? ?(tok(?:en)?s?|samples?|sequences?) ?(?:/|per |a )s(?:ec(?:ond)?)?\b"
-                   r"(?! ?(?:/|per|and|a) ?(?:GPU|device|chip|card|process|node))", re.IGNORECASE)  # fmt: skip
+_RATE = re.compile(rf"\bat (?:about |some |~ ?)?{_N}\s?([kKM])? ?(tok(?:en)?s?|samples?|sequences?) ?"
+                   r"(?:/|per |a )s(?:ec(?:ond)?)?\b(?! ?(?:/|per|and|a) ?(?:GPU|device|chip|card|process|node))",
+                   re.IGNORECASE)  # fmt: skip
 _LASTS = re.compile(rf"\b(?:takes?|taking|lasts?|needs?|is|are|be|in) (?:about |some |around |roughly |~ ?)?{_N} ?"
                     r"(minutes|min|hours|hrs?|h|days?|d|weeks?)\b(?! ?(?:per|of|a\b|ago|later))", re.IGNORECASE)  # fmt: skip
 _ALL = re.compile(r"\bepoch|\bpass\b|\brun\b|\btraining\b|\bwhole\b|\bfull\b", re.IGNORECASE)
@@ -55,7 +56,7 @@ def _line(file: str, number: int, line: str, tables: list[list[Row]]) -> Iterato
             continue
         amount = float(decimal(amounts[0][1])) * _SCALES.get(amounts[0][2] or "", 1.0)
         tokens = amounts[0][3].startswith("token")
-        rate, by = (_of_sentence(rates[0], tokens), rates[0][0].removeprefix("at ")) if rates else _of_row(sentence, number, tables, tokens)
+        rate, by = _of_sentence(rates[0], tokens) if rates else _of_row(sentence, number, tables, tokens)
         said, unit = float(decimal(lasts[0][1])), _SECONDS[lasts[0][2][0].lower()]
         if not rate or not amount or not said:
             continue
@@ -73,9 +74,9 @@ def _line(file: str, number: int, line: str, tables: list[list[Row]]) -> Iterato
                       printed=lasts[0][1], proposed=value)  # fmt: skip
 
 
-def _of_sentence(match: re.Match[str], tokens: bool) -> float:
+def _of_sentence(match: re.Match[str], tokens: bool) -> tuple[float, str]:
     own = match[3].lower().startswith("tok")
-    return float(decimal(match[1])) * _SCALES.get(match[2] or "", 1.0) if own == tokens else 0.0
+    return float(decimal(match[1])) * _SCALES.get(match[2] or "", 1.0) if own == tokens else 0.0, match[0].removeprefix("at ")
 
 
 def _of_row(sentence: str, number: int, tables: list[list[Row]], tokens: bool) -> tuple[float, str]:

@@ -58,7 +58,8 @@ def _more_than_all(file: str, lines: tuple[str, ...]) -> Iterator[Finding]:
             typed = [slip.text for slip in digits.slips(figure, ends) if slip.how == "the point moved"]
             message = f"{figure} active of {near[0] / scale:g} in all{f': {typed[0]} is meant' if len(typed) == 1 else ''}"
             yield Finding(file=file, line=number, code="label-vs-params", level="error", message=message,
-                          column="active parameters", printed=figure, proposed=typed[0] if len(typed) == 1 else None)  # fmt: skip
+                          column="active parameters", printed=figure,
+                          proposed=typed[0] if len(typed) == 1 else None)  # fmt: skip
 
 
 def _odd(rows: list[Row], heading: str) -> Iterator[Finding]:

@@ -245,8 +245,8 @@ def _as_many_tokens(row: Row, steps: str) -> bool:
 
     others = [tokens(mate, mate.record.iteration or 0) for mate in row.mates[:MOST_ROWS] if mate is not row]
     now, then = tokens(row, row.record.iteration or 0), tokens(row, float(steps.replace(",", "")))
-    alike = len(others) > 1 and 0 < min(others) and max(others) < (1 + CLOSE) * min(others)
-    return alike and abs(then / others[0] - 1) < CLOSE < abs(now / others[0] - 1)
+    alike = len(others) > 1 and min(others) > 0 and max(others) < (1 + CLOSE) * min(others)
+    return alike and abs(then / others[0] - 1) < CLOSE and abs(now / others[0] - 1) > CLOSE
 
 
 def _mended(cell: str, factor: float, *, whole: bool) -> tuple[str, str] | None:

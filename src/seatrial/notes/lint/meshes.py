@@ -53,8 +53,9 @@ def _of_one_node(mates: list[Row]) -> list[Finding]:
         row, cell = odd[0], odd[0].cells[heading]
         one, other = sides[row]
         meant = [(one, usual // one)] * (usual % one == 0) + [(usual // other, other)] * (usual % other == 0)
-        numbers = iter(map(str, meant[0] if len(meant) == 1 else ()))
-        proposed = re.sub(r"\d+", lambda _: next(numbers), cell) if len(meant) == 1 else None
+        between = re.sub(r"[\d\s]", "", cell) or "x"
+        proposed = f" {between} ".join(map(str, meant[0])) if len(meant) == 1 else None
+        proposed = proposed.replace(" ", "") if proposed and " " not in cell else proposed
         message = f"{heading} {cell}: {one} x {other} = {one * other}, and {kept} other rows fill {usual}"
         return [row.find("world-size", "error", message, column=heading, printed=cell, proposed=proposed)]
     return []

@@ -301,7 +301,7 @@ class Hints:
                 only = told[0] if len(told) == 1 and label.upper() not in shapes else {}  # beside a number of tokens
                 message = {**rest, **shapes.get(label.upper(), only)}
             labels = message.get("labels")
-            other_model = bool(label and labels) and not any(_is_of(label, one) for one in labels)  # type: ignore[union-attr]
+            other_model = bool(label) and isinstance(labels, set) and not any(_is_of(label, one) for one in labels)
             for name, value in message.items():
                 if name != "labels" and not (other_model and name in SHAPE):
                     first, values = said.setdefault(name, (place, set()))

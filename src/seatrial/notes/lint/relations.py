@@ -842,7 +842,8 @@ def _recomputed_otherwise(row: Row, relation: Relation) -> Rule | None:
     if relation.exact or "model" not in relation.apart or not row.record.recompute or row.reading is None and not written:
         return None
     mates = [mate for mate in row.around if mate.record.recompute != row.record.recompute and mate.cell("recompute")
-             and (mate.reading is not None or written) and (mate.record.size_label, mate.seq) == (row.record.size_label, row.seq)]  # fmt: skip
+             and (mate.reading is not None or written)
+             and (mate.record.size_label, mate.seq) == (row.record.size_label, row.seq)]  # fmt: skip
     rule = row.sheet.rules.get(("table", row.key, key_of(mates[0], relation))) if mates else None
     off = residue(row, relation) if rule is not None else None
     own = [mate for mate in row.around if mate is not row and key_of(mate, relation) == key_of(row, relation)]

@@ -53,23 +53,32 @@ def _between(row: Row, shown: str, scale: float) -> list[str]:
     """What a slip of the hand leads from to what is printed, within what layouts that differ in one direction allow: half the
     tensor parallelism or twice the micro-batch takes at most twice as much, and no less; recomputed is less."""
     low, high = 0.0, float("inf")
-    for mate in row.elsewhere:
-        memory, more = mate.record.mem_gib, _more(row, mate)
-        if mate is row or not memory or more is None or "mem_value" in mate.reasons:
-            continue
-        low, high = max(low, memory * min(more)), min(high, memory * max(more))
+    near = [mate for mate in row.elsewhere[:MOST_COMPARED] if mate is not row and mate.record.mem_gib
+            and "mem_value" not in mate.reasons]  # fmt: skip
+    for mate in near:
+        memory, more = mate.record.mem_gib or 1.0, _more(row, mate)
+        if more is not None and not any(_denied(mate, other) for other in near):
+            low, high = max(low, memory * min(more)), min(high, memory * max(more))
     if not 0 < low <= high * SLACK or high > WIDEST * low:
         return []
     ends = low / SLACK * scale, high * SLACK * scale
     changed = [shown[:at] + digit + shown[at + 1 :] for at, was in enumerate(shown) if was.isdigit() for digit in "0123456789"
                if digit != was and (at or digit != "0")]  # fmt: skip
-    found = {slip.text for slip in digits.slips(shown, ends)} | {text for text in changed if ends[0] <= float(text) <= ends[1]}
-    places = digits.places(shown)
-    return sorted({text for text in found if digits.places(text) == places})
+    found = {slip.text for slip in digits.slips(shown, ends) if digits.places(slip.text) == digits.places(shown)}
+    near = [text for text in changed if ends[0] <= float(text) <= ends[1]]
+    inside = [text for text in near if low * scale <= float(text) <= high * scale]  # of any one digit there are many
+    return sorted(found) if not near else inside if not found and near == inside else []
 
 
-SLACK, WIDEST = 1.06, 2.2
-"""What else differs between two layouts, and how far apart the bounds may be."""
+SLACK, WIDEST, MOST_COMPARED = 1.06, 2.2, 200
+"""What else differs between two layouts, how far apart the bounds may be, and how many rows are compared."""
+
+
+def _denied(row: Row, other: Row) -> bool:
+    """Whether two rows cannot both be right: more at a time in less memory."""
+    more = _more(row, other) if row is not other else None
+    times = (row.record.mem_gib or 1.0) / (other.record.mem_gib or 1.0)
+    return more is not None and (times * SLACK < min(more) or times > SLACK * max(more))
 
 
 def _more(row: Row, mate: Row) -> tuple[float, float] | None:
@@ -81,6 +90,8 @@ def _more(row: Row, mate: Row) -> tuple[float, float] | None:
     if not alike or any((one is None) != (other is None) for one, other in pairs) or pairs[0] == (None, None):
         return None
     ratios = [one / other for one, other in pairs if one and other]
+    if {*ratios} == {1.0} and own.dp and its.dp:
+        ratios.append(its.dp / own.dp)  # where nothing else differs, fewer replicas each hold more of what is sharded
     kept = {"": 0, "full": 1, "selective": 2, "none": 3}
     one, other = kept.get(own.recompute, 0), kept.get(its.recompute, 0)
     if min(ratios) < 1 < max(ratios) or one != other and (max(ratios) != 1 or min(ratios) != 1 or not one * other):

@@ -145,14 +145,17 @@ def _fits_by_need(mates: list[Row]) -> Iterator[Finding]:
     needs: dict[Row, float] = {row: value for row in mates if (value := alone(row.record.printed.get(need[-1], "")))}
     cells = {row: cell for row in needs if (cell := row.cells.get(said[0], "")) and not row.reasons}
     fails = {row for row, cell in cells.items() if _is_bare(cell) or cell.lower() in _DOES_NOT}
+    found = []
     for row, cell in cells.items() if 1 < len(fails) < len(cells) - 1 else ():
         ran = [needs[mate] for mate in cells if mate not in fails and mate is not row]
         failed = [needs[mate] for mate in fails if mate is not row]
         above, below = row in fails and needs[row] * APART < max(ran), row not in fails and needs[row] > APART * min(failed)
         if max(ran) < min(failed) and (above or below):
             other = next(one for mate, one in cells.items() if (mate in fails) != (row in fails))
-            message = f"{cell}, but {need[-1]} {row.cells[need[-1]]}, and up to {max(ran):g} fits while {min(failed):g} does not"
-            yield row.find("outcome-vs-figures", "warning", message, column=said[0], printed=cell, proposed=other)
+            ends = f"up to {max(ran):g} fits while {min(failed):g} does not"
+            message = f"{cell}, but {need[-1]} {row.cells[need[-1]]}, and {ends}"
+            found.append(row.find("outcome-vs-figures", "warning", message, column=said[0], printed=cell, proposed=other))
+    yield from found if len(found) == 1 else ()  # else it is the figure of one of them
 
 
 APART = 1.1

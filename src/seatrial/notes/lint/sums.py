@@ -30,7 +30,8 @@ WINDOW = 0.02
 GROSS = 0.01
 CLEAR = ("the point moved", "two digits exchanged", "a digit too many", "a digit lost")
 Figure = tuple[float, float]
-_TOTAL = re.compile(r"^(?:total|sum|all|together|gesamt|summe|somme|totale?s?|suma|somma|итого|всего|合計|合计|总计|总和|합계)\b")
+_TOTAL = re.compile(r"^(?:total|sum|all|together|gesamt|summe|somme|totale?s?|suma|somma|"
+                    r"итого|всего|合計|合计|总计|总和|합계)\b")
 
 
 BY_NAME = " and by the heading"

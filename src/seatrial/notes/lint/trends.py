@@ -204,6 +204,7 @@ def _drivers(row: Row) -> list[float]:
     record, size = row.record, label_parameters(row.record.size_label)
     weights = size[0] if size else (record.layers or 0) * (record.hidden or 0) ** 2
     devices, batch = row.world or record.nodes or record.dp or 0, row.get("gbs") or 0
+    devices *= record.threads or 1  # a processor is shared by its processes
     values = (devices, record.tp, record.pp, row.beside("cp"), row.beside("ep"), row.get("mbs"), batch / (devices or 1),
               1 if batch else devices, row.seq, weights)  # fmt: skip
     return [float(value) if value and 0 < value < math.inf else 0.0 for value in values]
