@@ -204,7 +204,6 @@ def _drivers(row: Row) -> list[float]:
     record, size = row.record, label_parameters(row.record.size_label)
     weights = size[0] if size else (record.layers or 0) * (record.hidden or 0) ** 2
     devices, batch = row.world or record.nodes or record.dp or 0, row.get("gbs") or 0
-    devices *= record.threads or 1  # a processor is shared by its processes
     values = (devices, record.tp, record.pp, row.beside("cp"), row.beside("ep"), row.get("mbs"), batch / (devices or 1),
               1 if batch else devices, row.seq, weights)  # fmt: skip
     return [float(value) if value and 0 < value < math.inf else 0.0 for value in values]
@@ -225,6 +224,7 @@ def _thing(row: Row) -> tuple[object, ...]:
 def _switches(row: Row) -> tuple[object, ...]:
     record = row.record
     return (record.zero_stage, record.recompute, record.dtype, record.engine, record.attention, record.vp, record.schedule,
+            record.threads,
             (record.experts, record.top_k, record.shared_experts, record.expert_ffn, record.ffn),
             (row.beside("shard"), row.beside("replicate")), tuple(settings(row)))  # fmt: skip
 
