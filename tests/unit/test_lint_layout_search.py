@@ -215,3 +215,49 @@ Global batch 1024, TP 8, micro batch 2.
 | 384 | 48 | planned |
 """
     assert _found(tmp_path, text) == []
+
+
+TWO_WAYS = """# Search
+
+8 nodes of 8 H100. GPT, 24 layers, hidden 4096, 32 heads, sequences of 2048, vocabulary 51200, global batch 512.
+
+TF per GPU = F/(t·64), with F = 72·B·s·l·h²·(1 + s/6h + V/12lh) and, where rc is `y`, F = 96·B·s·l·h²·(1 + s/6h + V/16lh).
+
+| TP | PP | DP | MBS | rc | s/it | TF |
+| --- | --- | --- | --- | --- | --- | --- |
+| 8 | 1 | 8 | 1 | n | 10.31 | 51.9 |
+| 8 | 1 | 8 | 2 | n | 9.87 | 54.2 |
+| 4 | 2 | 8 | 1 | n | 10.05 | 53.3 |
+| 4 | 2 | 8 | 2 | n | 9.76 | 54.8 |
+| 4 | 4 | 4 | 2 | y | {time} | 54.7 |
+| 8 | 1 | 8 | 4 | y | 12.48 | 56.6 |
+| 2 | 4 | 8 | 1 | n | 10.22 | 52.4 |
+"""
+
+
+def test_each_row_is_counted_by_the_formula_of_its_own_cell(tmp_path: Path):
+    assert _found(tmp_path, TWO_WAYS.format(time="12.91")) == []
+    found = _found(tmp_path, TWO_WAYS.format(time="9.76"))  # of the row above
+    assert _told(found) == [(13, "9.76", "12.92")] and "line 12" in found[0].message
+
+
+SHAPE_ABOVE = """# Engines for the 13B
+
+40 layers, hidden 5120, ffn 13824, 40 heads, 32k vocabulary (13.0 B).
+
+## A
+
+4 nodes × 8 A100 80 GB. Sequence length {seq}, batch 256. TFLOP/s per GPU, 6N + 12·l·h·s.
+
+| layout | mbs | ga | s/iter | TFLOP/s |
+| --- | --- | --- | --- | --- |
+| tp2 pp2 dp8 | 1 | 32 | 19.35 | 149 |
+| tp4 pp1 dp8 | 1 | 32 | 19.30 | 149 |
+| tp4 pp1 dp8 | 2 | 16 | 18.63 | 155 |
+| tp8 pp1 dp4 | 2 | 32 | 18.82 | 153 |
+"""
+
+
+def test_parameters_that_a_label_rounds_are_those_of_its_model(tmp_path: Path):
+    assert [(finding.line, finding.proposed) for finding in _found(tmp_path, SHAPE_ABOVE.format(seq=2048))] == [(7, "4096")]
+    assert _found(tmp_path, SHAPE_ABOVE.format(seq=4096)) == []

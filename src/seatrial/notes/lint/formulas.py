@@ -503,7 +503,7 @@ def _count_again(mates: list[Row], reading: Reading) -> None:
     for kind, rows in kinds.items() if len(kinds) > 1 else ():
         usual = sum(row_fits(row, reading) for row in rows[:_MOST_ROWS])
         both = rows[0].sheet.text(rows[0]).counts_twice
-        for formula in dict.fromkeys((reading.formula, "sc21")) if both else (reading.formula,):
+        for formula in dict.fromkeys((reading.formula, "sc21", "hardware")) if both else (reading.formula,):
             other = replace(reading, formula=formula, recompute="full" if kind == "full" else "none")
             fitting = [row for row in rows[:_MOST_ROWS] if other != reading and row_fits(row, other)]
             if len(fitting) >= (max(1, 0.4 * len(rows)) if both else max(2, 0.6 * len(rows[:_MOST_ROWS]))) and not usual:

@@ -53,11 +53,11 @@ def _between(row: Row, shown: str, scale: float) -> list[str]:
     """What a slip of the hand leads from to what is printed, within what layouts that differ in one direction allow: half the
     tensor parallelism or twice the micro-batch takes at most twice as much, and no less; recomputed is less."""
     low, high = 0.0, float("inf")
-    near = [mate for mate in row.elsewhere[:MOST_COMPARED] if mate is not row and mate.record.mem_gib
+    mates = [mate for mate in row.elsewhere[:MOST_COMPARED] if mate is not row and mate.record.mem_gib
             and "mem_value" not in mate.reasons]  # fmt: skip
-    for mate in near:
+    for mate in mates:
         memory, more = mate.record.mem_gib or 1.0, _more(row, mate)
-        if more is not None and not any(_denied(mate, other) for other in near):
+        if more is not None and not any(_denied(mate, other) for other in mates):
             low, high = max(low, memory * min(more)), min(high, memory * max(more))
     if not 0 < low <= high * SLACK or high > WIDEST * low:
         return []
