@@ -838,8 +838,10 @@ def rule_of(row: Row, relation: Relation) -> Rule | None:
 def _recomputed_otherwise(row: Row, relation: Relation) -> Rule | None:
     """What the rows of the model with other recomputation keep to, where a row alone of its kind is off by more than the
     recomputed pass, which may count or not."""
+    if relation.exact or "model" not in relation.apart or not row.record.recompute:
+        return None
     written = bool(row.sheet.text(row).formula)  # then what is recomputed is not counted, and no reading has to tell
-    if relation.exact or "model" not in relation.apart or not row.record.recompute or row.reading is None and not written:
+    if row.reading is None and not written:
         return None
     mates = [mate for mate in row.around if mate.record.recompute != row.record.recompute and mate.cell("recompute")
              and (mate.reading is not None or written)

@@ -64,8 +64,8 @@ def _moved_back(row: Row, cells: list[str]) -> list[Finding]:
     best: tuple[tuple[int, int], int, list[str], Row] | None = None
     # What stands before the place where cells moved stays where it is.
     for at, moved in _shifts(cells, columns, stand.index(False) if foreign else len(cells), figures):
-        fit = all(stands and cell == was or _stands(column, cell)
-                  for column, cell, was, stands in zip(columns, moved, cells, stand))  # fmt: skip
+        fit = all(map(_stands, columns, moved)) or bool(foreign or gap) and all(
+            stands and cell == was or _stands(column, cell) for column, cell, was, stands in zip(columns, moved, cells, stand))
         both = _exchanged(cells, moved) if fit else None
         if both is not None and all(columns[one].field and (foreign or cells[one].strip(_NONE)) for one in both):
             trial = _as_row(row, columns, moved)

@@ -321,8 +321,9 @@ def _either_figure(row: Row, agreeing: set[Row], open_: Open) -> Iterator[Explan
         meant, text = (figure.meant(typed.value), typed.text) if typed and slipped else (value, figure.like(value))
         vote = derived.vote(row, name, value)
         above = row.mates[row.place - 1] if row.place and not why else None
+        near = row.mates[max(0, row.place - 10) : row.place + 11]
         if above is not None and row.cell(name) == above.cell(name) != "" and figure.slack < FINE and len(
-                {mate.cell(name) for mate in row.around}) > 0.7 * len(row.around):  # fmt: skip
+                {mate.cell(name) for mate in near}) > 0.7 * len(near):  # fmt: skip
             score, why = score + PASTED, f" (what is printed is that of {above.where})"
         if name == "tflops" and figure.value > (row.peak or math.inf) >= value:
             score, why = score + PER_NODE, f"{why} (more than the device can do)"
