@@ -65,7 +65,7 @@ kv_heads:
     gqa groups, n head kv, n kv head, num kv groups
 recompute:
     act ckpt, grad ckpt, activation recomputation, act checkpointing, grad checkpointing, checkpointing, ac mode,
-    remat, remat policy, rematerialization, rematerialisation
+    rc, recomp, remat, remat policy, rematerialization, rematerialisation
 zero_stage:
     deepspeed stage, stufe, zero stufe
 dtype:

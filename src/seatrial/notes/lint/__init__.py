@@ -27,6 +27,7 @@ from seatrial.notes.lint import (
     described,
     digits,
     duplicates,
+    epochs,
     experts,
     formulas,
     grown,
@@ -79,8 +80,9 @@ RULES: tuple[Rule, ...] = (
 OF_COLUMNS: tuple[Rule, ...] = (relations.learn, repairs.check, together.check, changes.check, phases.check,
                                 totals.check, levels.check, sums.check, matrices.check, spans.check)  # fmt: skip
 """Those that ask of no row whether it is a run."""
-BESIDES: tuple[Rule, ...] = (lasted.check, told.check, compared.check, claimed.check, published.check, denied_shape.check,
-                             denied.column_otherwise, shapes.check, experts.check_spread, dated.check)
+BESIDES: tuple[Rule, ...] = (lasted.check, told.check, compared.check, claimed.check, published.check, epochs.check,
+                             denied_shape.check, denied.column_otherwise, shapes.check, experts.check_spread, dated.check,
+                             status.fits_by_need)
 """Those that speak of lines of which nothing else was said, in either kind of table."""
 
 
@@ -138,13 +140,15 @@ def _left(problems: Iterable[Problem], sheet: Sheet) -> list[Finding]:
         rows += [replace(record, source_file=problem.file) for record in reversed(figures.values())]
     side = Sheet.of(rows, sheet.prose if rows else {})
     found = [finding for rule in OF_COLUMNS for finding in rule(side)]
-    wrong = {key: {(f.file, f.line) for f in found} & {(key[0], row.record.source_line) for row in mates}
+    # A total is one by its name, and what fails by its word.
+    known = [f for f in found if f.code == "outcome-vs-figures" or f.message.endswith(sums.BY_NAME)]
+    wrong = {key: {(f.file, f.line) for f in found if f not in known} & {(key[0], row.record.source_line) for row in mates}
              for key, mates in side.tables.items()}  # fmt: skip
     # Where many rows are off they are of different kinds; of two a slip of the hand may explain each.
     typed = {(f.file, f.line) for f in found if _TYPED.search(f.message)}
     many = {where for key, mates in side.tables.items() for where in wrong[key]
             if len(wrong[key]) > max(1, len(mates) // 4) and not (len(wrong[key]) == 2 < len(mates) - 1 and wrong[key] & typed)}
-    found = [finding for finding in found if (finding.file, finding.line) not in many]
+    found = [finding for finding in found if (finding.file, finding.line) not in many or finding in known]
     return found + _besides(side, found)
 
 

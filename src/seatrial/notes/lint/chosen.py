@@ -46,7 +46,7 @@ def repair(row: Row, name: str, value: object, broken: list[Broken]) -> Repair |
     why, tokens = "", row.of_tokens if name == "gbs" else None
     if stated is not None and stated[0] == value:
         score, why = score + STATED_ABOVE, f" (line {stated[1]} says {value})"
-    elif usual == value and often > 0.5 * len(column) and 2 * column.count(row.said(name)) <= often:
+    elif usual == value and often > 0.5 * len(column) and 2 * column.count(row.said(name)) < often:
         score, why = score + USUAL, " (as in the other rows)"
     elif value in column:
         # In a column where every value comes once, that this one does says little.
@@ -76,6 +76,7 @@ def repair(row: Row, name: str, value: object, broken: list[Broken]) -> Repair |
     if words is not None and words == value:
         score, why = score + USUAL, why or " (as the row says in words)"
     score += WORKED_OUT if name == "ga" else 0.0
+    score -= WORKED_OUT if name == "mbs" and row.shows("ga") and value in column and was in column else 0.0
     like = like_row(row, name, value) if name in BELONGS else None
     if like is not None and name == "size_label" and row.record.hidden and _shape(like) == _shape(row):
         score, why = score + USUAL, f" (the shape is that of {like.where})"

@@ -45,7 +45,7 @@ def _line(file: str, number: int, line: str) -> Iterator[Finding]:
     if "tok" in line.casefold():
         yield from _batch(file, number, in_english(line))
         yield from _packed(file, number, in_english(line))
-    devices, shape = "DP" in line or "nodes" in line, _LABEL.search(line)
+    devices, shape = "DP" in line or "nodes" in line, _LABEL.search(line) or _LISTED.search(line)
     for sentence in _SENTENCES.split(in_english(line)) if devices or shape else ():
         yield from _devices(file, number, sentence) if devices else ()
         yield from _shape(file, number, sentence) if shape else ()
@@ -187,6 +187,8 @@ _LABEL = re.compile(r"(?:(?<=[A-Za-z]-)|(?<=[A-Za-z]-\d-)|(?<=\d\.\d-)|(?<![\w.,
                     r"([BM]|billions?|millions?|milliards?|Milliarden|Mrd\.?|miliardi|млрд)(?!\w)"
                     r"(?!-?\s?(?:of )?(?:tok|sample|word|step|batch|image|seq|rows|total|activ|embedd|trainable|"
                     r"per\b|/|[·*]? ?s\b))")
+_LISTED = re.compile(r",(?=\d{1,3}(?:\.\d{1,2})?[BM](?!\w))")
+"""Nothing between a comma and the next item, as in Chinese."""
 _WIDTH = r"(?:hidden|width|dim(?:ension)?|d_model|d|h|n_embd|emb(?:ed)?|hidden (?:size|dim(?:ension)?)|model dim(?:ension)?)"
 _SIDES = re.compile(rf"(?<![\w.,])(\d{{1,3}})(?:[ -]?layers?|L\b)(?: (?:x|×|of|at)|,| ?/| x| ×)? ?"
                     rf"(?:{_WIDTH}[ =:]?)?(\d{{3,5}})"
@@ -203,7 +205,7 @@ LESS, MORE = 0.78, 1.18
 
 def _shape(file: str, number: int, line: str) -> Iterator[Finding]:
     """A name of one dense model beside its layers and width."""
-    labels = list(_LABEL.finditer(line))
+    labels = list(_LABEL.finditer(line)) or list(_LABEL.finditer(_LISTED.sub(", ", line)))
     if len({label.groups() for label in labels}) != 1 or _NO_DENSE.search(line):
         return
     said, sides = read_sentence(line), _SIDES.search(line)
@@ -220,6 +222,8 @@ def _shape(file: str, number: int, line: str) -> Iterator[Finding]:
     low, high = bounds(layers, hidden, whole)
     half = 0.5 * 10.0 ** -digits.places(labels[0][1]) * scale
     if not name or low * LESS - half <= name * scale <= high * MORE + half:
+        if name and half < EXACT * name * scale:
+            yield from _exactly(file, number, labels[0][0], name * scale, {**whole, "layers": layers, "hidden": hidden})
         return
 
     def fits(depth: int, width: int) -> bool:
@@ -239,6 +243,41 @@ def _shape(file: str, number: int, line: str) -> Iterator[Finding]:
     if one is not None:
         printed = str(layers if one[0] == "layers" else hidden)
     yield _finding(file, number, "label-vs-params", printed, str(one[1]) if one is not None else None, message)
+
+
+EXACT, COUNTED = 0.006, 0.03
+"""Half a digit of parameters that tell a shape; from how far on a count is another one's."""
+_VOCABULARIES = (32000, 32768, 50257, 50304, 51200, 64000, 100352, 128256, 151936)
+
+
+def _exactly(file: str, number: int, label: str, size: float, said: dict[str, int]) -> Iterator[Finding]:
+    """A shape that no way to count gives the parameters to their digits for, and one slip of the hand away one that does."""
+    def counts(shape: dict[str, int]) -> list[float]:
+        layers, hidden = shape["layers"], shape["hidden"]
+        ffn = shape.get("ffn") or 256 * math.ceil(8 * hidden / 3 / 256)
+        kv = [shape["kv_heads"] / shape["heads"]] if shape.get("kv_heads") and shape.get("heads") else [1.0, 0.25, 0.125]
+        wide = [8 * hidden if shape.get("plain") or not shape.get("ffn") else 3 * ffn, (2 if ffn == 4 * hidden else 3) * ffn]
+        vocabularies = [shape["vocab"]] if shape.get("vocab") else _VOCABULARIES
+        return [layers * hidden * ((2 + 2 * share) * hidden + each) + times * vocab * hidden
+                for share in kv for each in wide for vocab in vocabularies for times in (1, 2)]  # fmt: skip
+
+    def usual(shape: dict[str, int]) -> float:
+        """How far it is from the parameters, where each head has its own keys unless it is said otherwise."""
+        shared = {} if shape.get("kv_heads") else {"heads": 1, "kv_heads": 1}
+        return min(abs(count / size - 1) for count in counts({**shape, **shared}))
+
+    if said.get("ffn") and min(abs(count / size - 1) for count in counts(said)) < COUNTED:
+        return
+    names = ("ffn",) if said.get("ffn") else ("layers",)
+    if not said.get("ffn") and usual(said) < COUNTED:
+        return
+    meant = [(name, other) for name in names for other in slipped(said[name]) if (name != "ffn" or other % 64 == 0)
+             and said[name] not in (2 * other, other // 2) and usual({**said, name: other}) < EXACT]  # fmt: skip
+    if len(meant) == 1:
+        name, other = meant[0]
+        message = f'{name} {said[name]} -> {other}: "{label}" are the parameters of {name} {other} to their digits'
+        yield Finding(file=file, line=number, code="label-vs-params", level="error" if name == "ffn" else "warning",
+                      message=message, column=name, printed=str(said[name]), proposed=str(other))  # fmt: skip
 
 
 def far(size: float, low: float, high: float) -> float:

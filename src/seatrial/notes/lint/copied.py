@@ -30,7 +30,11 @@ def source(row: Row, name: str) -> Row | None:
     near = row.mates[max(0, row.place - 20) : row.place + 21]
     texts = [mate.cell(name) for mate in near]
     again = [mate for mate in near if mate is not row and mate.cell(name) == cell]
-    return again[0] if len(again) == 1 and len(set(texts)) == len(texts) - 1 else None
+    if len(again) == 1 and len(set(texts)) == len(texts) - 1:
+        return again[0]
+    above = row.mates[row.place - 1] if row.place else None
+    # Where two others have a figure in common too, one is most likely pasted from the row above.
+    return above if above in again and 2 * len(set(texts)) > len(texts) else None
 
 
 def stale(row: Row, name: str) -> float:

@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
+from seatrial.notes.lint import digits
 from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
@@ -40,6 +41,9 @@ def check(sheet: Sheet) -> list[Finding]:
                 rows = [row for row in mates[:MOST_ROWS] if row.beside("ep") and row.figure(heading)]
                 for model in dict.fromkeys((row.record.size_label, row.record.experts) for row in rows):
                     found += _odd([row for row in rows if (row.record.size_label, row.record.experts) == model], heading)
+    for file, text in sheet.prose.items():
+        if text.has("activ") and text.has("total"):
+            found += _more_than_all(file, text.lines)
     return found
 
 
@@ -66,6 +70,29 @@ def _spread(mates: list[Row]) -> Iterator[Finding]:
     message = f"EP {ranks} does not divide DP {replicas}, and does in the {len(rows) - 1} other rows"
     yield row.find("experts-divisible", "warning", f"{message}{f': {meant}' if meant else ''}", column=row.column("ep"),
                    printed=str(ranks), proposed=str(meant) if meant else None)  # fmt: skip
+
+
+_COUNTED = r"\bparam\w*[^\w.]{1,6}(\d{1,4}(?:\.\d+)?) ?([BMT])\b"
+_ACTIVE, _ALL = re.compile(rf"\bactiv\w* {_COUNTED}", re.IGNORECASE), re.compile(rf"\btotal {_COUNTED}", re.IGNORECASE)
+FEW, MOST_ACTIVE, LEAST_ACTIVE = 6, 0.9, 0.02
+"""Lines between what is active and the total; which share of all parameters a token passes."""
+
+
+def _more_than_all(file: str, lines: tuple[str, ...]) -> Iterator[Finding]:
+    """Active parameters that are more than all there are."""
+    scales = {"M": 1e6, "B": 1e9, "T": 1e12}
+    said = [(number, pattern is _ACTIVE, match[1], scales[match[2].upper()]) for number, line in enumerate(lines, 1)
+            for pattern in (_ACTIVE, _ALL) for match in pattern.finditer(line[:2000])]  # fmt: skip
+    totals = [(number, float(figure) * scale) for number, active, figure, scale in said if not active]
+    for number, active, figure, scale in said:
+        near = [whole for there, whole in totals if abs(there - number) <= FEW] if active else []
+        if len(near) == 1 and float(figure) * scale > near[0]:
+            ends = LEAST_ACTIVE * near[0] / scale, MOST_ACTIVE * near[0] / scale
+            typed = [slip.text for slip in digits.slips(figure, ends) if slip.how == "the point moved"]
+            message = f"{figure} active of {near[0] / scale:g} in all{f': {typed[0]} is meant' if len(typed) == 1 else ''}"
+            yield Finding(file=file, line=number, code="label-vs-params", level="error", message=message,
+                          column="active parameters", printed=figure,
+                          proposed=typed[0] if len(typed) == 1 else None)  # fmt: skip
 
 
 def _odd(rows: list[Row], heading: str) -> Iterator[Finding]:

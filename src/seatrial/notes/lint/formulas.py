@@ -501,12 +501,15 @@ def _count_again(mates: list[Row], reading: Reading) -> None:
         if row.record.recompute and row.shows("recompute"):
             kinds.setdefault(row.record.recompute, []).append(row)
     for kind, rows in kinds.items() if len(kinds) > 1 else ():
-        other = replace(reading, recompute="full" if kind == "full" else "none")
-        fitting = [row for row in rows[:_MOST_ROWS] if other != reading and row_fits(row, other)]
         usual = sum(row_fits(row, reading) for row in rows[:_MOST_ROWS])
-        if len(fitting) >= max(2, 0.6 * len(rows[:_MOST_ROWS])) and not usual:
-            for row in rows:
-                row.reading = other
+        both = rows[0].sheet.text(rows[0]).counts_twice
+        for formula in dict.fromkeys((reading.formula, "sc21", "hardware")) if both else (reading.formula,):
+            other = replace(reading, formula=formula, recompute="full" if kind == "full" else "none")
+            fitting = [row for row in rows[:_MOST_ROWS] if other != reading and row_fits(row, other)]
+            if len(fitting) >= (max(1, 0.4 * len(rows)) if both else max(2, 0.6 * len(rows[:_MOST_ROWS]))) and not usual:
+                for row in rows:
+                    row.reading = other
+                break
 
 
 def _convincing(reading: Reading, fitting: list[Row], mates: list[Row], known: list[Row]) -> bool:

@@ -29,7 +29,10 @@ def habits(judged: dict[Row, tuple[list[Broken], list[Kept]]]) -> set[tuple[Row,
     plain: dict[tuple[Row, str], int] = {}
     for row, (broken, kept) in judged.items():
         batch = any(relation.exact and ("gbs", -1) in relation.terms for relation, _ in kept)
+        counted = any(relation.exact and not relation.measures for relation, _, _ in broken)  # which another cell explains
         for relation, rule, off in broken:
+            if counted and relation.measures:
+                continue
             if off > 0 and row.seq is None and ("token_flops", -1) in relation.terms:
                 offs.setdefault((row.record.source_file, LONGER), []).append((off, row))
             if not any(abs(abs(off) - math.log(unit)) < 0.05 for unit in (10, 60, 1000)):

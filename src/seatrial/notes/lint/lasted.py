@@ -257,6 +257,8 @@ def _finding(row: Row, ways: dict[str, _Way], law: dict[tuple[str, str], tuple[f
                     meant[cell] = made
     clear = {cell: made for cell, made in meant.items() if made[1]}
     chosen = clear if len(clear) == 1 else meant if len(meant) == 1 else {}
+    if not chosen and "iteration" in meant and _as_many_tokens(row, meant["iteration"][0]):
+        chosen = {"iteration": meant["iteration"]}
     one, other = broken[0]
     kept = max(law[pair][1] for pair in broken)
     level: Level = "error" if kept > 1 or fine else "warning"
@@ -271,6 +273,17 @@ def _finding(row: Row, ways: dict[str, _Way], law: dict[tuple[str, str], tuple[f
     text, how = chosen[cell]
     message = f"{column} {printed} -> {text}{how}: {said}"
     return row.find("aggregate", level, message, column=column, printed=printed, proposed=text)
+
+
+def _as_many_tokens(row: Row, steps: str) -> bool:
+    """Whether the row trains on as many tokens as all others with so many steps, and as it stands does not."""
+    def tokens(one: Row, count: float) -> float:
+        return count * (one.record.gbs or 0) * (one.seq or 1)
+
+    others = [tokens(mate, mate.record.iteration or 0) for mate in row.mates[:MOST_ROWS] if mate is not row]
+    now, then = tokens(row, row.record.iteration or 0), tokens(row, float(steps.replace(",", "")))
+    alike = len(others) > 1 and min(others) > 0 and max(others) < (1 + CLOSE) * min(others)
+    return alike and abs(then / others[0] - 1) < CLOSE and abs(now / others[0] - 1) > CLOSE
 
 
 def _mended(cell: str, factor: float, *, whole: bool) -> tuple[str, str] | None:

@@ -729,8 +729,8 @@ def batch(row: Row) -> list[Finding]:
     dp = 1 if dp is None and row.shows("mbs") and row.shows("gbs") else dp  # of however many replicas, each has whole ones
     if not dp or gbs % (dp * mbs) == 0 or row.reasons.get("mbs") == "cells-shifted":
         return []
-    if {"gbs", "mbs"} & set(row.record.inferred) and not _others_divide(row):
-        return []  # a sentence may speak of something else
+    if {"gbs", "mbs"} & set(row.record.inferred) and (row.record.state == "planned" or not _others_divide(row)):
+        return []  # a sentence may speak of something else, and of what is planned nobody has chosen the batch yet
     planned = " (the row never ran, and could not)" if row.record.state == "planned" else ""
     if gbs < dp * mbs:
         message = f"GBS {gbs} is less than DP {dp} x MBS {mbs} = {dp * mbs}: not one micro-batch for each replica{planned}"

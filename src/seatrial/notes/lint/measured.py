@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 
 from seatrial.notes.lint import digits
@@ -114,6 +115,9 @@ def repair(row: Row, name: str, value: float, bounds: tuple[float, float], broke
         if abs(math.log(ratio / times)) < tight:
             score, why = score + PART, f" ({what})"
             shown = digits.as_printed(figure.shown(figure.value / times), (figure.step or figure.unit) * figure.scale / times)
+    letter = _letter(row, name) if name in THOUSANDS and ratio < 1 else ""
+    if letter and abs(math.log(ratio * _LETTERS[letter.strip()])) < tight:
+        score, why, shown = score + UNIT, f" ({letter.strip()} is missing)", row.cell(name) + letter
     if name == "tflops" and not why and min(abs(math.log(ratio * 3 / 4)), abs(math.log(ratio * 4 / 3))) < min(tight, 0.008):
         score, code = score + RECOMPUTED, "formula-mixed"
         why = " (the recomputed forward pass is counted)" if ratio > 1 else " (the recomputed forward pass is not counted)"
@@ -142,6 +146,17 @@ def repair(row: Row, name: str, value: float, bounds: tuple[float, float], broke
         score, why, code = score + other.score, f" ({other.message})", other.code
     shown += "%" if row.cell(name).endswith("%") else ""
     return Repair(name=name, value=value, shown=shown, score=score + stale(row, name), why=why, code=code)
+
+
+_LETTERS = {"万": 1e4, "萬": 1e4, "亿": 1e8, "億": 1e8, "M": 1e6}
+_LETTERED = re.compile(r"[\d.,]+(\s?[万萬亿億M])")
+
+
+def _letter(row: Row, name: str) -> str:
+    """What stands behind the number in all other cells of the column, and not in this one."""
+    found = {match[1] if (match := _LETTERED.fullmatch(mate.cell(name))) else "" for mate in row.around
+             if mate is not row and mate.cell(name)}  # fmt: skip
+    return found.pop() if len(found) == 1 and not _LETTERED.fullmatch(row.cell(name)) else ""
 
 
 def _agree(name: str, broken: list[Broken]) -> bool:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 
 from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.row import Row
@@ -33,7 +34,31 @@ def check(sheet: Sheet) -> list[Finding]:
             if len(rows) - len(odd) >= max(FEWEST, MOST * len(rows)) and len({sides for _, _, sides in rows}) > 1:
                 known = {(row.record.gpus, sides) for row, _, sides in rows}
                 found += [_finding(row, heading, cell, sides, known) for row, cell, sides in odd if row not in told]
+        found += _of_one_node(mates)
     return found
+
+
+_BOUND = re.compile(r"thread|core|omp|bind|numa|socket", re.IGNORECASE)
+
+
+def _of_one_node(mates: list[Row]) -> list[Finding]:
+    """`8 x 14` processes and threads, which fill the cores of a node in all rows but one."""
+    for heading in [name for name in mates[0].record.printed if _BOUND.search(name)] if len(mates) >= FEWEST else ():
+        sides = {row: two for row in mates if len(two := _sides(row.cells.get(heading, ""))) == 2}
+        cores = {row: math.prod(two) for row, two in sides.items()}
+        usual, kept = Counter(cores.values()).most_common(1)[0] if cores else (0, 0)
+        odd = [row for row in sides if cores[row] != usual]
+        if kept < FEWEST - 1 or len(odd) != 1 or len({sides[row] for row in sides}) < kept:
+            continue
+        row, cell = odd[0], odd[0].cells[heading]
+        one, other = sides[row]
+        meant = [(one, usual // one)] * (usual % one == 0) + [(usual // other, other)] * (usual % other == 0)
+        between = re.sub(r"[\d\s]", "", cell) or "x"
+        proposed = f" {between} ".join(map(str, meant[0])) if len(meant) == 1 else None
+        proposed = proposed.replace(" ", "") if proposed and " " not in cell else proposed
+        message = f"{heading} {cell}: {one} x {other} = {one * other}, and {kept} other rows fill {usual}"
+        return [row.find("world-size", "error", message, column=heading, printed=cell, proposed=proposed)]
+    return []
 
 
 def _sides(cell: str) -> tuple[int, ...]:

@@ -92,7 +92,10 @@ def _memory_units(mates: list[Row]) -> list[Finding]:
             proposed = f"{cell[: cell.lower().index(unit.lower())].strip()} {meant}"
         else:
             finest = min((mate.printed("mem_value") or figure for mate in row.around), key=lambda p: p.unit)
-            proposed = finest.like(figure.value / times)
+            # Tools count by 1024; 44900 under GB is 44.9 all the same.
+            plain = unit in ("GB", "MB") and len(f"{figure.value / 1000:g}") <= len(finest.like(figure.value / 1000))
+            thousand = 1000.0 if times > 1 and plain else 1024.0
+            proposed = finest.like(figure.value * (1 / thousand if times > 1 else thousand))
         row.propose("mem_value", figure.value / times, "memory-unit")
         slip = f"the memory is in {meant or 'another unit'}"
         if re.fullmatch(r"\d{1,3}\.\d{3}", cell) and any("," in mate.cell("mem_value") for mate in row.around):
@@ -362,9 +365,35 @@ def _share(row: Row) -> list[Finding]:
             row.reasons[name] = "over-peak"
             message = f"{row.column(name)} {row.cell(name)} is more than the device can do"
             return [row.find("over-peak", "error", message, name=name, proposed=text)]
+        if share > NEVER and name not in row.reasons and name not in row.record.inferred:
+            return _of_a_lesser_peak(row, name, share)
     return []
 
 
+NEVER = 0.8
+"""Of the peak: what no training reaches."""
+
+
+def _of_a_lesser_peak(row: Row, name: str, share: float) -> list[Finding]:
+    """A share that no training reaches, among others that are alike, and that the peaks of two devices of the text explain."""
+    others = [its for mate in row.around if mate is not row and (its := mate.get(name))]
+    figure = row.printed(name)
+    if figure is None or len(others) < ENOUGH_ROWS or max(others) > 1.5 * min(others) or share < 1.5 * max(others):
+        return []
+    lines = row.sheet.prose[row.record.source_file].lines if row.record.source_file in row.sheet.prose else ()
+    peaks = {*map(float, _PEAKS.findall("\n".join(line for line in lines if "eak" in line)[:4000]))}
+    meant = {one.text for one in slips(figure.like(figure.value), figure.span(0.8 * min(others), 1.25 * max(others)))}
+    meant = meant or {figure.like(share * one / other) for one in peaks for other in peaks
+             if one < other and 0.93 * min(others) < share * one / other < 1.07 * max(others)}  # fmt: skip
+    text = meant.pop() if len(meant) == 1 else None
+    row.reasons[name] = "over-peak"
+    why = f"{text}, or over the peak of another device" if text else f"the other rows have up to {figure.like(max(others))}"
+    message = f"{row.column(name)} {row.cell(name)} is what no training reaches: {why}"
+    text = f"{text}%" if text and row.cell(name).endswith("%") else text
+    return [row.find("over-peak", "error" if text else "warning", message, name=name, proposed=text)]
+
+
+_PEAKS = re.compile(r"(?<![\w.,-])(\d{2,4}(?:\.\d)?)(?![\w%]|[.,]\d| ?(?:W|GB|GiB|%))")
 _ALWAYS = re.compile(r"\b[MH]FU\b[^|\n]{0,160}?\b(?:always|everywhere|throughout)\b([^|\n]{0,60})", re.IGNORECASE)
 
 

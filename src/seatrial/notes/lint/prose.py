@@ -19,6 +19,7 @@ from itertools import pairwise
 
 from seatrial.notes.lint import exceptions, means
 from seatrial.notes.lint.devices import device_named, presets_in
+from seatrial.notes.lint.labels import label_parameters
 from seatrial.notes.read.gapped import may_begin, pipes_of_gaps
 from seatrial.notes.read.htmltables import pipes_of_html
 from seatrial.notes.read.led import led_sections
@@ -185,6 +186,13 @@ _GLU = re.compile(r"\bllama|\bswiglu|\bgeglu|\bglu\b", re.IGNORECASE)
 _LATER = ("seq", "gbs", *SHAPE)
 
 
+@lru_cache(maxsize=4096)
+def _is_of(label: str, other: str) -> bool:
+    """Whether parameters are those of a label that rounds them: 6.74B of 7B."""
+    own, its = label_parameters(label), label_parameters(other)
+    return label.upper() == other or bool(own and its and its[1] < own[1] and abs(own[0] - its[0]) <= own[1])
+
+
 class Hints:
     def __init__(self, lines: tuple[str, ...]) -> None:
         self.lines = lines
@@ -294,7 +302,7 @@ class Hints:
                 only = told[0] if len(told) == 1 and label.upper() not in shapes else {}  # beside a number of tokens
                 message = {**rest, **shapes.get(label.upper(), only)}
             labels = message.get("labels")
-            other_model = bool(label and labels) and label.upper() not in labels  # type: ignore[operator]
+            other_model = bool(label) and isinstance(labels, set) and not any(_is_of(label, one) for one in labels)
             for name, value in message.items():
                 if name != "labels" and not (other_model and name in SHAPE):
                     first, values = said.setdefault(name, (place, set()))
@@ -520,7 +528,8 @@ _A_DEVICE = re.compile(
     r"(?<![\w.])(\d{1,3}) ?Gi?B\b(?: of)?(?: HBM\w*| VRAM| memory| RAM)? ?(?:per|/|a|each|on each)? ?"
     r"(?:GPU|device|card|GCD|accelerator|chip)s?\b|(?<![\w.])(\d{1,3}) ?Gi?B each\b|"
     r"\b(?:GPU|device|HBM\w*|VRAM)(?: memory| capacity)?(?: of| is|:|=) ?(\d{1,3}) ?Gi?B\b(?! per node| a node|/node)|"
-    r"\b(?:GPU|device|card|GCD|accelerator|chip)s?,? (?:with|have|has|of|at) (\d{1,3}) ?Gi?B\b",
+    r"\b(?:GPU|device|card|GCD|accelerator|chip)s?,? (?:with|have|has|of|at) (\d{1,3}) ?Gi?B\b|"
+    r"\b(?:GPU|device|card|GCD|accelerator|chip)s?(?:, | \()(\d{1,3}) ?Gi?B\)",
     re.IGNORECASE,
 )
 _SIZED = re.compile(r"gpu|device|card|gcd|accelerator|chip|each|hbm|vram|[ahvpblt]\d|g[bh][23]00|mi\d")
@@ -735,6 +744,12 @@ class Prose:
         """The formula of FLOPs that attention is a part of, where the text writes it down: `6 N + 12 L H S`."""
         lines = self.lines if self.has("+", "plus") else ()
         return "palm" if any(_WITH_ATTENTION.search(line) for line in lines if len(line) <= 2000 and "12" in line) else ""
+
+    @cached_property
+    def counts_twice(self) -> bool:
+        """Whether the text writes down the formula for rows that recompute, and that for those that do not: 96 and 72 times."""
+        return self.has("96") and self.has("72") and all(any(re.search(rf"(?<![\d.,]){factor} ?[·*×x]? ?[a-zA-Z]", line)
+                                                             for line in self.lines) for factor in (72, 96))  # fmt: skip
 
     @cached_property
     def prices(self) -> dict[str, float]:

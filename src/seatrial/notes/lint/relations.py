@@ -856,9 +856,13 @@ def rule_of(row: Row, relation: Relation) -> Rule | None:
 def _recomputed_otherwise(row: Row, relation: Relation) -> Rule | None:
     """What the rows of the model with other recomputation keep to, where a row alone of its kind is off by more than the
     recomputed pass, which may count or not."""
-    if relation.exact or "model" not in relation.apart or not row.record.recompute or row.reading is None:
+    if relation.exact or "model" not in relation.apart or not row.record.recompute:
         return None
-    mates = [mate for mate in row.around if mate.record.recompute not in ("", row.record.recompute) and mate.reading is not None
+    written = bool(row.sheet.text(row).formula)  # then what is recomputed is not counted, and no reading has to tell
+    if row.reading is None and not written:
+        return None
+    mates = [mate for mate in row.around if mate.record.recompute != row.record.recompute and mate.cell("recompute")
+             and (mate.reading is not None or written)
              and (mate.record.size_label, mate.seq) == (row.record.size_label, row.seq)]  # fmt: skip
     rule = row.sheet.rules.get(("table", row.key, key_of(mates[0], relation))) if mates else None
     off = residue(row, relation) if rule is not None else None

@@ -45,7 +45,63 @@ def meant(row: Row) -> str | None:
         told = close if len(close) == 1 else [near[min(near)]] if near and min(near) < NEAR else moved
     if not told and alike:
         return figure.like(statistics.median(same) * figure.value / (row.record.mem_gib or 1.0))
+    told = told if len(told) == 1 else _between(row, figure.like(figure.value), scale)
     return told[0] + row.cell("mem_value").lstrip("0123456789.,'") if len(told) == 1 else None
+
+
+def _between(row: Row, shown: str, scale: float) -> list[str]:
+    """What a slip of the hand leads from to what is printed, within what layouts that differ in one direction allow: half the
+    tensor parallelism or twice the micro-batch takes at most twice as much, and no less; recomputed is less."""
+    low, high = 0.0, float("inf")
+    mates = [mate for mate in row.elsewhere[:MOST_COMPARED] if mate is not row and mate.record.mem_gib
+            and "mem_value" not in mate.reasons]  # fmt: skip
+    for mate in mates:
+        memory, more = mate.record.mem_gib or 1.0, _more(row, mate)
+        if more is not None and not any(_denied(mate, other) for other in mates):
+            low, high = max(low, memory * min(more)), min(high, memory * max(more))
+    if not 0 < low <= high * SLACK or high > WIDEST * low:
+        return []
+    ends = low / SLACK * scale, high * SLACK * scale
+    changed = [shown[:at] + digit + shown[at + 1 :] for at, was in enumerate(shown) if was.isdigit() for digit in "0123456789"
+               if digit != was and (at or digit != "0")]  # fmt: skip
+    found = {slip.text for slip in digits.slips(shown, ends) if digits.places(slip.text) == digits.places(shown)}
+    near = [text for text in changed if ends[0] <= float(text) <= ends[1]]
+    inside = [text for text in near if low * scale <= float(text) <= high * scale]  # of any one digit there are many
+    return sorted(found) if not near else inside if not found and near == inside else []
+
+
+SLACK, WIDEST, MOST_COMPARED = 1.06, 2.2, 200
+"""What else differs between two layouts, how far apart the bounds may be, and how many rows are compared."""
+
+
+def _denied(row: Row, other: Row) -> bool:
+    """Whether two rows cannot both be right: more at a time in less memory."""
+    more = _more(row, other) if row is not other else None
+    times = (row.record.mem_gib or 1.0) / (other.record.mem_gib or 1.0)
+    return more is not None and (times * SLACK < min(more) or times > SLACK * max(more))
+
+
+def _more(row: Row, mate: Row) -> tuple[float, float] | None:
+    """The least and the most times what another row holds that this one may, where all that differs goes in one direction."""
+    own, its = row.record, mate.record
+    alike = (own.size_label, own.machine, row.beside("cp"), row.seq, own.mem_unit, own.zero_stage, row.described) == (
+        its.size_label, its.machine, mate.beside("cp"), mate.seq, its.mem_unit, its.zero_stage, mate.described)  # fmt: skip
+    pairs = [(own.mbs, its.mbs), (its.tp, own.tp), (its.pp, own.pp)]
+    if not alike or any((one is None) != (other is None) for one, other in pairs) or pairs[0] == (None, None):
+        return None
+    ratios = [one / other for one, other in pairs if one and other]
+    if {*ratios} == {1.0} and own.dp and its.dp:
+        ratios.append(its.dp / own.dp)  # where nothing else differs, fewer replicas each hold more of what is sharded
+    kept = {"": 0, "full": 1, "selective": 2, "none": 3}
+    one, other = kept.get(own.recompute, 0), kept.get(its.recompute, 0)
+    if min(ratios) < 1 < max(ratios) or one != other and (max(ratios) != 1 or min(ratios) != 1 or not one * other):
+        return None
+    times = 1.0
+    for ratio in ratios:
+        times *= ratio
+    if one != other:
+        return (SLACK**2, float("inf")) if one > other else (0.0, 1 / SLACK**2)
+    return 1.0, times
 
 
 def _is_clear(slip: Slip, cell: str) -> bool:

@@ -64,7 +64,9 @@ def _moved_back(row: Row, cells: list[str]) -> list[Finding]:
     best: tuple[tuple[int, int], int, list[str], Row] | None = None
     # What stands before the place where cells moved stays where it is.
     for at, moved in _shifts(cells, columns, stand.index(False) if foreign else len(cells), figures):
-        both = _exchanged(cells, moved) if all(map(_stands, columns, moved)) else None
+        fit = all(map(_stands, columns, moved)) or bool(foreign or gap) and all(
+            stands and cell == was or _stands(column, cell) for column, cell, was, stands in zip(columns, moved, cells, stand))
+        both = _exchanged(cells, moved) if fit else None
         if both and any(_is_constant(row, columns[one].heading) for one in both):
             continue
         if both is not None and all(columns[one].field and (foreign or cells[one].strip(_NONE)) for one in both):
@@ -82,6 +84,8 @@ def _moved_back(row: Row, cells: list[str]) -> list[Finding]:
         return []
     _, at, moved, trial = best
     changed = [c.field for c, was, cell in zip(columns, cells, moved) if c.field and cell and cell != was]
+    filled = [c.field for c, was, cell in zip(columns, cells, moved) if c.field and cell and was and cell != was]
+    changed = [*filled, *(field for field in changed if field not in filled)]  # first what stands where it does not belong
     name = next((field for field in changed if field in MEASURES), changed[0] if changed else "")
     there = next((cell for c, cell in zip(columns, moved) if c.field == name), None)
     row.settled = True

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from seatrial.notes.lint.digits import slip
+from seatrial.notes.lint.digits import alone, slip
 from seatrial.notes.lint.findings import Finding, Level
 from seatrial.notes.lint.headings import field_of, kind_beside
 from seatrial.notes.lint.row import MEASURED, Row
@@ -19,7 +19,8 @@ from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.lint.totals import is_aggregate
 from seatrial.notes.read.statements import read_status
 from seatrial.tables import Problem
-from seatrial.tables.headings import NUMBER, clean, read_heading
+from seatrial.tables.headings import NUMBER, clean, normal, read_heading
+from seatrial.tables.tongues import in_english
 from seatrial.tables.unknown import is_known
 
 _CLOCK = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?) ?([kKMG]?)[Hh][Zz]\b")
@@ -135,6 +136,42 @@ def _of_another(row: Row) -> tuple[str, Row] | None:
     return (rates[0], others[0]) if len(others) == 1 and sum(map(str.isdigit, row.cell(rates[0]))) > 2 else None
 
 
+_NEED = re.compile(r"\b(?:total|sum|need(?:ed|s)?|required|peak|mem(?:ory)?|gi?b)\b")
+_FITS = re.compile(r"\bfits?\b|\bstatus\b|\bstate\b|\boutcome\b|\bresult\b|\boom\b|\bok\b")
+_DOES_NOT = {"no", "n", "✗", "✘", "❌", "nein", "non", "否"}
+
+
+def fits_by_need(sheet: Sheet) -> list[Finding]:
+    """Whether a layout fits, beside the memory that it needs: what fails needs more than all that runs."""
+    return [finding for mates in sheet.tables.values() if 4 <= len(mates) <= MOST_FITTED for finding in _fits_by_need(mates)]
+
+
+MOST_FITTED = 60
+
+
+def _fits_by_need(mates: list[Row]) -> Iterator[Finding]:
+    words = {heading: normal(in_english(clean(heading), surely=True)) for heading in mates[0].record.printed}
+    need = [heading for heading, title in words.items() if _NEED.search(title) and not _FITS.search(title)]
+    said = [heading for heading, title in words.items() if _FITS.search(title)]
+    if not need or len(said) != 1:
+        return
+    needs: dict[Row, float] = {row: value for row in mates if (value := alone(row.record.printed.get(need[-1], "")))}
+    cells = {row: cell for row in needs if (cell := row.cells.get(said[0], "")) and not row.reasons}
+    fails = {row for row, cell in cells.items() if _is_bare(cell) or cell.lower() in _DOES_NOT}
+    found = []
+    for row, cell in cells.items() if 1 < len(fails) < len(cells) - 1 else ():
+        ran = [needs[mate] for mate in cells if mate not in fails and mate is not row]
+        failed = [needs[mate] for mate in fails if mate is not row]
+        above, below = row in fails and needs[row] * APART < max(ran), row not in fails and needs[row] > APART * min(failed)
+        if max(ran) < min(failed) and (above or below):
+            other = next(one for mate, one in cells.items() if (mate in fails) != (row in fails))
+            ends = f"up to {max(ran):g} fits while {min(failed):g} does not"
+            message = f"{cell}, but {need[-1]} {row.cells[need[-1]]}, and {ends}"
+            found.append(row.find("outcome-vs-figures", "warning", message, column=said[0], printed=cell, proposed=other))
+    yield from found if len(found) == 1 else ()  # else it is the figure of one of them
+
+
+APART = 1.1
 _BARE = re.compile(r"\W*(?:(?:cuda |gpu |host )?oom(?:ed)?|(?:cuda )?out[ _-]of[ _-]memory|fail(?:ed|ure)?|crash(?:ed)?|"
                    r"(?:显存|顯存|内存|メモリ)不足|메모리 ?부족|失敗|失败)\W*", re.IGNORECASE)  # fmt: skip
 RATES = ("tflops", "tokens_per_s", "tokens_per_s_per_process", "samples_per_s", "mfu")

@@ -5,12 +5,15 @@
     | fwd   | bwd   | other | iteration |
     | 305.9 | 561.6 |  31.0 |     898.5 |
 
-Neighbouring columns beside another count as its parts where at least two rows, and all but one in four, add up to their digits.
+Neighbouring columns beside another count as its parts where at least two rows, and all but one in four, add up to their digits;
+of a column that is called the total, all but one in three.
 """
 from __future__ import annotations
 
+import functools
 import itertools
 import math
+import re
 from collections.abc import Iterator
 
 from seatrial.notes.lint import digits
@@ -18,6 +21,8 @@ from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.headings import LATER, field_of, is_extra
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
+from seatrial.tables.headings import clean, normal
+from seatrial.tables.tongues import in_english
 
 FEWEST, LEARNED, MOST_ROWS, MOST_COLUMNS = 3, 24, 200, 16
 WINDOW = 0.02
@@ -25,6 +30,11 @@ WINDOW = 0.02
 GROSS, WIDE = 0.01, 2.0
 CLEAR = ("the point moved", "two digits exchanged", "a digit too many", "a digit lost")
 Figure = tuple[float, float]
+_TOTAL = re.compile(r"^(?:total|sum|all|together|gesamt|summe|somme|totale?s?|suma|somma|"
+                    r"итого|всего|合計|合计|总计|总和|합계)\b")
+
+
+BY_NAME = " and by the heading"
 
 
 def check(sheet: Sheet) -> list[Finding]:
@@ -38,6 +48,11 @@ def check(sheet: Sheet) -> list[Finding]:
         if len(columns) > 2:
             found += _told(rows, columns)
     return found
+
+
+@functools.lru_cache(maxsize=4096)
+def is_total(heading: str) -> bool:
+    return _TOTAL.search(normal(in_english(clean(heading), surely=True))) is not None
 
 
 _WORDED = ("optimizer", "notes", "env", "recompute", "attention", "engine", "dtype", "schedule")
@@ -88,7 +103,8 @@ def _sums(columns: dict[str, list[Figure | None]]) -> Iterator[tuple[str, tuple[
         right = list(itertools.takewhile(_is_part, names[place + 1 :]))
         for parts in (*(left[n - 1 :: -1] for n in range(2, len(left) + 1)), *(right[:n] for n in range(2, len(right) + 1))):
             kept, broken = _kept(columns[whole][:LEARNED], [columns[part] for part in parts])
-            if kept >= max(2, 3 * broken) and broken + kept >= FEWEST or kept == 2 and broken == 1:
+            # What is called the total is one by definition.
+            if kept >= max(2, (2 if is_total(whole) else 3) * broken) and broken + kept >= FEWEST or kept == 2 and broken == 1:
                 best = max(best, (kept, tuple(parts)))
         if best[0]:
             yield whole, best[1], best[0]
@@ -125,11 +141,22 @@ def _finding(row: Row, whole: str, parts: dict[str, Figure], values: list[float]
         scale = value / float(shown)
         typed = digits.slip(shown, ((meant - open_) / scale, (meant + open_) / scale)) if meant > open_ else None
         low, high = parts.get(heading, (0.0, math.inf))
-        if typed is not None and typed.how in CLEAR and low <= meant <= high:
+        if typed is not None and typed.how in CLEAR and low <= meant <= high and not re.match(r"0\d", typed.text):
             slips[heading] = digits.as_there(cell, None, typed.text) or typed.text
-    at = next(iter(slips)) if len(slips) == 1 else whole
+    pasted = [part for part in parts if _of_the_row_above(row, part, wanted[part], open_)] if not slips else []
+    at = next(iter(slips)) if len(slips) == 1 else pasted[0] if len(pasted) == 1 else whole
     cell = row.record.printed[at].strip()
     shown = digits.plain(cell)
-    proposed = slips.get(at) or f"{added * float(shown) / total:.{digits.places(cell)}f}"
+    proposed = slips.get(at) or f"{wanted[at] * float(shown) / (digits.alone(cell) or 1.0):.{digits.places(cell)}f}"
     message = f"{whole} {row.record.printed[whole].strip()}, but {' + '.join(parts)} are {added:.6g}, as in {kept} other rows"
+    message += f"; {at} {cell} is that of {row.mates[row.place - 1].where}" if at in pasted else ""
+    message += BY_NAME if is_total(whole) else ""
     return row.find("aggregate", "error", f"{at} {cell} -> {proposed}: {message}", column=at, printed=cell, proposed=proposed)
+
+
+def _of_the_row_above(row: Row, part: str, meant: float, open_: float) -> bool:
+    """Whether a part is printed as in the row above, and the one that the sum needs is another row's."""
+    above = row.mates[row.place - 1] if row.place else row
+    its = [digits.alone(mate.record.printed.get(part, "")) for mate in row.around if mate is not row]
+    same = above is not row and above.record.printed.get(part, "").strip() == row.record.printed[part].strip()
+    return same and any(value and abs(value - meant) <= open_ for value in its)

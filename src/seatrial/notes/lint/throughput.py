@@ -50,7 +50,8 @@ SLIP = ((0.03, 3.0), (0.1, 2.0), (0.3, 1.0), (math.inf, 0.3))
 """A typing slip leads from it to what is printed: by the chance that one does so by accident."""
 FORMULA = ((0.004, 3.0), (0.01, 2.5), (math.inf, 1.0))
 """Another formula gives it: by the share that the printed digits leave open."""
-PER_NODE, EXCHANGED = 4.0, 5.0
+PER_NODE, EXCHANGED, PASTED = 4.0, 5.0, 2.5
+"""TFLOPs of a node; two rows each have what the other needs; the figure of the row above."""
 DERIVED_COLUMN = {True: 4.0, False: -3.0}
 """A column worked out from the figure agrees with the change, or did so before."""
 ENOUGH, CLEAR_SLIP = 2.0, 3.0
@@ -320,6 +321,11 @@ def _either_figure(row: Row, agreeing: set[Row], open_: Open) -> Iterator[Explan
         slipped = typed is not None and score >= 2
         meant, text = (figure.meant(typed.value), typed.text) if typed and slipped else (value, figure.like(value))
         vote = derived.vote(row, name, value)
+        above = row.mates[row.place - 1] if row.place and not why else None
+        near = row.mates[max(0, row.place - 10) : row.place + 11]
+        if above is not None and row.cell(name) == above.cell(name) != "" and figure.slack < FINE and len(
+                {mate.cell(name) for mate in near}) > 0.7 * len(near):  # fmt: skip
+            score, why = score + PASTED, f" (what is printed is that of {above.where})"
         if name == "tflops" and figure.value > (row.peak or math.inf) >= value:
             score, why = score + PER_NODE, f"{why} (more than the device can do)"
         if vote is not None:

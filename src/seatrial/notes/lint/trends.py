@@ -16,6 +16,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from seatrial.notes.lint import digits
 from seatrial.notes.lint.broken import broken_and_kept
 from seatrial.notes.lint.digits import places, slips
 from seatrial.notes.lint.duplicates import settings
@@ -236,6 +237,7 @@ def _thing(row: Row) -> tuple[object, ...]:
 def _switches(row: Row) -> tuple[object, ...]:
     record = row.record
     return (record.zero_stage, record.recompute, record.dtype, record.engine, record.attention, record.vp, record.schedule,
+            record.threads,
             (record.experts, record.top_k, record.shared_experts, record.expert_ffn, record.ffn),
             (row.beside("shard"), row.beside("replicate")), tuple(settings(row)))  # fmt: skip
 
@@ -249,15 +251,24 @@ def _said(rows: list[Row], at: int, table: _Compared, name: str, values: np.ndar
     low, high = sorted(figure.shown(math.exp(end)) for end in ends)
     typed = slips(figure.like(figure.value), (low / SCATTER, high * SCATTER))
     moved = next((one.text for one in typed if one.how == "the point moved"), None)
+    how, places = "the point moved", {digits.places(mate.cell(name)) for mate in rows if mate is not row and mate.cell(name)}
+    if moved is not None and len(places) == 1 and digits.places(moved) not in places:
+        # Of slips that leave as many digits behind the point as the column has, the nearest to a row like it.
+        like = {abs(math.log(one.value / figure.shown(math.exp(values[nearest])))): one for one in typed
+                if digits.places(one.text) in places and one.value > 0}  # fmt: skip
+        moved, how = (like[min(like)].text, like[min(like)].how) if like and min(like) < NEAREST else (moved, how)
     certain = moved is not None and table.denied[at].sum() >= DENIED and abs(table.off[at, nearest]) > CERTAIN
     differ = ", ".join(_differences(row, other))
     if not differ and any(name in relation.measures and len(relation.measures) > 1 for relation, _ in broken_and_kept(row)[1]):
         return  # two figures that agree were measured: what differs is in words, or the run was slow
     expected = f"with {differ} it may be {low:.3g} to {high:.3g}" if differ else "no setting differs"
-    what = f"{row.cell(name)} -> {moved} (the point moved)" if moved else row.cell(name)
+    what = f"{row.cell(name)} -> {moved} ({how})" if moved else row.cell(name)
     message = f"{what}: {other.where} has {other.cell(name)}, and {expected}"
     row.reasons[name] = "outlier"
     yield row.find("outlier", "error" if certain else "warning", message, name=name, proposed=moved)
+
+
+NEAREST = 0.03
 
 
 def _differences(row: Row, other: Row) -> Iterator[str]:

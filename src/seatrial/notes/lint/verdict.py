@@ -5,8 +5,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 
+from seatrial.notes.lint import digits
 from seatrial.notes.lint.broken import Broken, broken_and_kept, is_found, is_part, of_another_batch
 from seatrial.notes.lint.copied import is_fine, source, stale
 from seatrial.notes.lint.findings import Finding, Level
@@ -62,6 +64,8 @@ def report(row: Row, broken: list[Broken], repairs: list[Repair]) -> list[Findin
     # Two figures of another row, which agree with all else there, say more than a digit that is another one.
     if level == "error" and best is not None and " digit" in best.why and (found := _pasted(row, broken, whole=True)):
         return [found]
+    if best is not None and known and _is_after(row.cell(best.name), best.shown):
+        return []
     if best is not None and known:
         code = best.code or _code(best.name, broken)
         if level == "info":
@@ -76,7 +80,9 @@ def report(row: Row, broken: list[Broken], repairs: list[Repair]) -> list[Findin
         doubled = best.name in ("mfu", "hfu") and abs(abs(off) - math.log(2)) < 0.02 and not row.record.dtype
         # A share of the peak of 8 bits for that of 16, where nobody says which.
         gravity: Level = "warning" if code in ("formula-mixed", "tflops-per-node") or doubled else level
-        return [row.find(code, gravity, message, name=best.name, proposed=best.shown)]
+        # Of a batch of tokens `find` prints the sequences as the column has them.
+        proposed = str(best.value) if best.name == "gbs" else best.shown
+        return [row.find(code, gravity, message, name=best.name, proposed=proposed)]
     options = "; ".join(f"{row.column(r.name)} {r.shown}{r.why}{_copied(row, r)}" for r in repairs[:4])
     # Of devices that the text counts, none of the relation's cells may stand in the row: then no cell of it is wrong.
     shown = [name for name in (*(name for name, _ in relation.terms), *(r.name for r in repairs)) if row.shows(name)]
@@ -117,6 +123,16 @@ def _pasted(row: Row, broken: list[Broken], *, whole: bool = False) -> Finding |
         message = f"{cells} are those of {mate.where}: by what else is in the row {row.column(name)} is {figure.like(value)}"
         return row.find("pasted-pair", "error", message, name=name, proposed=figure.like(value))
     return None
+
+
+_BEFORE = re.compile(r"(?:→|->|=>|⟶)\s*([\d.,]+)")
+
+
+def _is_after(cell: str, shown: str) -> bool:
+    """Whether the figure that the row needs is what its cell has after an arrow: `3,498 → 3,831`."""
+    after = _BEFORE.search(cell)
+    now, meant = (digits.alone(text.rstrip("%")) for text in (after[1] if after else "", shown))
+    return bool(now and meant) and abs(math.log(now / meant)) < SMALL  # type: ignore[operator]
 
 
 def _copied(row: Row, repair: Repair) -> str:

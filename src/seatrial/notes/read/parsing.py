@@ -82,6 +82,9 @@ def read_cell(column: Column, raw: str) -> Cell:
     return _number_cell(column, text, flags)
 
 
+_MYRIADS = re.compile(r"\s?([万萬亿億])(?!\w)")
+
+
 def _number_cell(column: Column, text: str, flags: tuple[str, ...]) -> Cell:
     if text[:1] in "~≈" and text[1:2]:
         text, flags = text[1:].lstrip(), ("~", *flags)
@@ -99,7 +102,9 @@ def _number_cell(column: Column, text: str, flags: tuple[str, ...]) -> Cell:
         if value < last <= WIDEST * value:  # what a progress bar jumps between
             value, spread = (value + last) / 2, to
     unit, rest = units.take(column.kind, rest[spread.end() :] if spread else rest)
-    if column.kind == "rate" and (scale := rest[:1] if rest[:1] in _THOUSANDS and not rest[1:2].isalpha() else column.unit):
+    if column.kind == "rate" and (tens := _MYRIADS.match(rest)) is not None:
+        value, rest = value * (1e4 if tens[1] in "万萬" else 1e8), rest[tens.end() :]
+    elif column.kind == "rate" and (scale := rest[:1] if rest[:1] in _THOUSANDS and not rest[1:2].isalpha() else column.unit):
         value *= _THOUSANDS.get(scale, 1.0)
         unit, rest = units.take(column.kind, rest[1:]) if rest[:1] in _THOUSANDS else (unit, rest)
     if column.field == "seq" and (column.unit == "K" or re.match(r"[kKM](?!\w)", rest)):
@@ -160,7 +165,7 @@ def _no_number(column: Column, text: str, flags: tuple[str, ...]) -> Cell:
 
 
 _YES = {"yes", "y", "true", "on", "1", "✓", "✔", "✅", "x", "full", "enabled", "✔️", "oui", "ja", "si", "sí",
-        "sì", "sim", "да", "tak", "ano", "是", "有", "开", "开启", "あり", "有り", "有効", "はい"}
+        "sì", "sim", "да", "tak", "ano", "全部", "全", "是", "有", "开", "开启", "あり", "有り", "有効", "はい"}
 _NO = {"no", "n", "false", "off", "0", "✗", "✘", "❌", "none", "disabled", "w/o", "without", "non", "nein",
        "não", "нет", "nie", "ne", "否", "无", "無", "关", "不开", "なし", "無し", "無効", "いいえ"}
 

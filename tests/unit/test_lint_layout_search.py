@@ -1,0 +1,263 @@
+"""Slips in logs of layout searches and scaling studies: memory, pasted figures, totals, durations in sentences."""
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from seatrial.notes import lint
+from seatrial.notes.lint import Finding
+
+
+def _found(folder: Path, text: str, name: str = "note.md") -> list[Finding]:
+    note = folder / name
+    note.write_text(text, encoding="utf-8")
+    return [finding for finding in lint.look_at([str(note)])[0] if finding.level != "info"]
+
+
+def _told(found: list[Finding]) -> list[tuple[int | None, str | None, str | None]]:
+    return [(finding.line, finding.printed, finding.proposed) for finding in found]
+
+
+MEMORY = """# Search
+
+16 nodes of 8 GPUs with 64 GB each. Model of 20 B, sequence 4096, GBS 512.
+
+| TP | PP | DP | MBS | recompute | s/step | GiB |
+| ---: | ---: | ---: | ---: | :---: | ---: | ---: |
+| 8 | 1 | 16 | 1 | no | 20.3 | 33 |
+| 8 | 2 | 8 | 1 | no | 21.4 | 22 |
+| 8 | 4 | 4 | 1 | no | 21.6 | 16 |
+| 4 | 4 | 8 | 1 | no | 22.3 | {memory} |
+| 4 | 4 | 8 | 1 | yes | 29.1 | 18 |
+"""
+
+
+def test_memory_over_the_device_is_what_layouts_like_it_leave(tmp_path: Path):
+    assert _told(_found(tmp_path, MEMORY.format(memory="88"))) == [(10, "88", "28")]
+    assert _found(tmp_path, MEMORY.format(memory="28")) == []
+
+
+PARTS = """# What fits in 40 GB
+
+| stage | weights | grads | optimizer | activations | total | fits? |
+| :---: | ---: | ---: | ---: | ---: | ---: | :---: |
+| 0 | 14.2 | 14.2 | 85.2 | 12.1 | 125.7 | OOM |
+| 1 | 14.2 | 14.2 | {optimizer} | 12.0 | 51.1 | OOM |
+| 2 | 14.2 | 1.8 | 10.7 | 12.1 | {total} | {fits} |
+| 2b | 14.2 | 1.8 | 10.7 | 2.4 | 29.1 | yes |
+| 3 | 1.8 | 1.8 | 10.7 | 18.0 | 32.3 | yes |
+| 3b | 1.8 | 1.8 | 10.7 | 2.6 | 16.9 | {last} |
+"""
+RIGHT = {"optimizer": "10.7", "total": "38.8", "fits": "yes", "last": "yes"}
+
+
+@pytest.mark.parametrize(("field", "typed", "line", "meant"), [
+    ("optimizer", "85.2", 6, "10.7"), ("total", "57.4", 7, "38.8"), ("last", "OOM", 10, "yes")])  # fmt: skip
+def test_what_is_called_the_total_is_the_sum_of_its_parts(tmp_path: Path, field: str, typed: str, line: int, meant: str):
+    found = _found(tmp_path, PARTS.format(**{**RIGHT, field: typed}))
+    assert _told(found) == [(line, typed, meant)]
+    assert field != "optimizer" or "is that of line 5" in found[0].message
+    assert _found(tmp_path, PARTS.format(**RIGHT)) == []
+
+
+TOKENS = """# Longer sequences on eight A100
+
+batch 32
+
+| seq | tokens/step | step | tokens/s |
+| ---: | ---: | ---: | ---: |
+| 2,048 | 65,536 | 2.91 s | 22,521 |
+| 4,096 | {tokens} | 6.12 s | 21,417 |
+| 8,192 | 262,144 | 13.70 s | 19,135 |
+| 16,384 | 524,288 | 34.20 s | 15,330 |
+"""
+
+
+def test_tokens_of_the_row_above_are_mended_in_tokens(tmp_path: Path):
+    assert [finding.proposed for finding in _found(tmp_path, TOKENS.format(tokens="65,536"))] == ["131072"]
+    assert _found(tmp_path, TOKENS.format(tokens="131,072")) == []
+
+
+BINDING = """# One node with two sockets of 48 cores
+
+| procs x threads | step | tok/s |
+| --- | --- | --- |
+| 1 x 96 | 12.8 s | 5,120 |
+| 2 x 48 | 7.4 s | 8,856 |
+| 4 x 24 | 7.2 s | 9,102 |
+| 8 x {threads} | 7.3 s | 8,977 |
+| 16 x 6 | 8.1 s | 8,090 |
+"""
+
+
+def test_processes_and_threads_fill_the_cores_of_a_node(tmp_path: Path):
+    assert _told(_found(tmp_path, BINDING.format(threads=21))) == [(8, "8 x 21", "8 x 12")]
+    assert _found(tmp_path, BINDING.format(threads=12)) == []
+
+
+@pytest.mark.parametrize(("days", "meant"), [("0.6", "13"), ("13", None), ("12", None)])
+def test_a_run_lasts_as_long_as_its_tokens_at_the_rate_beside_them(tmp_path: Path, days: str, meant: str | None):
+    found = _found(tmp_path, f"# Plan\n\nA full 12 B token run at 10500 tok/s would take {days} days on one node.\n")
+    assert [finding.proposed for finding in found] == ([meant] if meant else [])
+
+
+EPOCH = """# Fine-tuning
+
+| run | bs | samples/s |
+| --- | --- | --- |
+| q1 | 1 | 0.587 |
+| q2 | 2 | 0.618 |
+| q3 | 4 | 0.640 |
+
+The set has 48 000 samples; with q3 an epoch is {hours} hours.
+"""
+
+
+def test_an_epoch_lasts_as_long_as_its_samples_at_the_rate_of_the_row(tmp_path: Path):
+    assert [finding.proposed for finding in _found(tmp_path, EPOCH.format(hours="1250"))] == ["20.8"]
+    assert _found(tmp_path, EPOCH.format(hours="20.8")) == []
+
+
+def test_a_feed_forward_is_told_by_the_digits_of_the_parameters(tmp_path: Path):
+    text = "# Card\n\nDecoder-only, 40 layers, hidden size 5120, intermediate {ffn}, 40 heads: 13.0 B parameters.\n"
+    assert _told(_found(tmp_path, text.format(ffn=18324))) == [(3, "18324", "13824")]
+    assert _found(tmp_path, text.format(ffn=13824)) == []
+
+
+def test_active_parameters_are_not_more_than_all(tmp_path: Path):
+    text = "# Mixture\n\n| | |\n|---|---|\n| layers | 28 |\n| total parameters | 15.7 B |\n| active parameters | {} B |\n"
+    assert _told(_found(tmp_path, text.format("24.1"))) == [(7, "24.1", "2.41")]
+    assert _found(tmp_path, text.format("2.41")) == []
+
+
+SCALING = """# 集群
+
+全局批 1024。
+
+| 台数 | 卡数 | 秒/步 | tokens/s |
+| ---: | ---: | ---: | ---: |
+| 2 | 16 | 82.22 | 5.10 万 |
+| 4 | 32 | 42.21 | {rate} |
+| 8 | 64 | 21.51 | 19.50 万 |
+| 16 | 128 | 11.14 | 37.66 万 |
+"""
+
+
+def test_ten_thousands_are_read_and_missed_where_they_are_missing(tmp_path: Path):
+    assert _told(_found(tmp_path, SCALING.format(rate="9.94"))) == [(8, "9.94", "9.94 万")]
+    assert _found(tmp_path, SCALING.format(rate="9.94 万")) == []
+
+
+SHARES = """# Rig
+
+Peaks: 70 TFLOP/s for the old card and 160 for the new one.
+
+| card | GPUs | tokens/s | MFU |
+| --- | ---: | ---: | ---: |
+| old | 1 | 14,000 | 42.4 % |
+| old | 2 | 28,100 | 42.6 % |
+| old | 4 | 56,000 | 42.4 % |
+| new | 4 | 130,000 | {mfu} % |
+| new | 4 | 131,000 | 43.3 % |
+"""
+
+
+def test_a_share_that_no_training_reaches_is_over_the_peak_of_another_card(tmp_path: Path):
+    assert _told(_found(tmp_path, SHARES.format(mfu="98.3"))) == [(10, "98.3 %", "43.0%")]
+    assert _found(tmp_path, SHARES.format(mfu="43.0")) == []
+
+
+SHIFTED = """date,gpu,gpus,tp,pp,dp,mbs,ga,gbs,iter_s,tokens_per_s,tflops,mfu,peak_mem_gb,status
+04-28,h100,8,1,1,8,4,8,256,2.462,212927,476.9,48.2,47.6,ok
+04-28,h100,16,1,1,16,4,8,512,2.515,416954,466.9,47.2,45.4,ok
+04-28,h100,32,1,1,32,4,8,1024,2.531,828648,464.0,46.9,44.9,ok
+04-28,h100,64,1,1,64,4,4,1024,,1.290,1625690,455.1,46.0,ok
+04-28,a100,8,1,1,8,4,8,256,7.306,71762,160.7,51.5,47.7,ok
+04-28,a100,16,1,1,16,4,8,512,7.299,143669,160.9,51.6,45.5,ok
+"""
+
+
+def test_cells_moved_beside_a_column_of_names_that_reads_as_a_count(tmp_path: Path):
+    found = _found(tmp_path, SHIFTED, "bench.csv")
+    assert [(finding.line, finding.code, finding.printed, finding.proposed) for finding in found] == [
+        (5, "cells-shifted", "1.290", "1625690")]  # fmt: skip
+
+
+ARROW = """# Pods
+
+8B, context 8192.
+
+| chips | global batch | step time | tok/s/chip |
+|--:|--:|--:|--:|
+| 16 | 32 | 4.18 s | 3,920 |
+| 32 | 64 | 4.25 s | 3,855 |
+| 64 | 128 | 4.23 s | 3,873 |
+| 256 | 1024 | 8.55 s | {rate} |
+"""
+
+
+def test_what_stands_behind_an_arrow_is_the_figure_of_the_row(tmp_path: Path):
+    assert _found(tmp_path, ARROW.format(rate="3,498 → 3,833")) == []
+    assert [finding.line for finding in _found(tmp_path, ARROW.format(rate="3,498"))] == [10]
+
+
+def test_the_batch_of_the_text_says_nothing_of_what_is_planned(tmp_path: Path):
+    text = """# Strong scaling
+
+Global batch 1024, TP 8, micro batch 2.
+
+| GPUs | DP | s/step |
+| ---: | ---: | ---: |
+| 64 | 8 | 34.60 |
+| 128 | 16 | 17.99 |
+| 256 | 32 | 9.21 |
+| 384 | 48 | planned |
+"""
+    assert _found(tmp_path, text) == []
+
+
+TWO_WAYS = """# Search
+
+8 nodes of 8 H100. GPT, 24 layers, hidden 4096, 32 heads, sequences of 2048, vocabulary 51200, global batch 512.
+
+TF per GPU = F/(t·64), with F = 72·B·s·l·h²·(1 + s/6h + V/12lh) and, where rc is `y`, F = 96·B·s·l·h²·(1 + s/6h + V/16lh).
+
+| TP | PP | DP | MBS | rc | s/it | TF |
+| --- | --- | --- | --- | --- | --- | --- |
+| 8 | 1 | 8 | 1 | n | 10.31 | 51.9 |
+| 8 | 1 | 8 | 2 | n | 9.87 | 54.2 |
+| 4 | 2 | 8 | 1 | n | 10.05 | 53.3 |
+| 4 | 2 | 8 | 2 | n | 9.76 | 54.8 |
+| 4 | 4 | 4 | 2 | y | {time} | 54.7 |
+| 8 | 1 | 8 | 4 | y | 12.48 | 56.6 |
+| 2 | 4 | 8 | 1 | n | 10.22 | 52.4 |
+"""
+
+
+def test_each_row_is_counted_by_the_formula_of_its_own_cell(tmp_path: Path):
+    assert _found(tmp_path, TWO_WAYS.format(time="12.91")) == []
+    found = _found(tmp_path, TWO_WAYS.format(time="9.76"))  # of the row above
+    assert _told(found) == [(13, "9.76", "12.92")] and "line 12" in found[0].message
+
+
+SHAPE_ABOVE = """# Engines for the 13B
+
+40 layers, hidden 5120, ffn 13824, 40 heads, 32k vocabulary (13.0 B).
+
+## A
+
+4 nodes × 8 A100 80 GB. Sequence length {seq}, batch 256. TFLOP/s per GPU, 6N + 12·l·h·s.
+
+| layout | mbs | ga | s/iter | TFLOP/s |
+| --- | --- | --- | --- | --- |
+| tp2 pp2 dp8 | 1 | 32 | 19.35 | 149 |
+| tp4 pp1 dp8 | 1 | 32 | 19.30 | 149 |
+| tp4 pp1 dp8 | 2 | 16 | 18.63 | 155 |
+| tp8 pp1 dp4 | 2 | 32 | 18.82 | 153 |
+"""
+
+
+def test_parameters_that_a_label_rounds_are_those_of_its_model(tmp_path: Path):
+    assert [(finding.line, finding.proposed) for finding in _found(tmp_path, SHAPE_ABOVE.format(seq=2048))] == [(7, "4096")]
+    assert _found(tmp_path, SHAPE_ABOVE.format(seq=4096)) == []
