@@ -861,7 +861,9 @@ def _recomputed_otherwise(row: Row, relation: Relation) -> Rule | None:
     written = bool(row.sheet.text(row).formula)  # then what is recomputed is not counted, and no reading has to tell
     if row.reading is None and not written:
         return None
-    mates = [mate for mate in row.around if mate.record.recompute != row.record.recompute and mate.cell("recompute")
+    blank = row.columns.get("recompute")  # where a dash says that nothing is
+    mates = [mate for mate in row.around if mate.record.recompute != row.record.recompute
+             and (mate.record.recompute or blank and mate.record.printed.get(blank, "").strip())
              and (mate.reading is not None or written)
              and (mate.record.size_label, mate.seq) == (row.record.size_label, row.seq)]  # fmt: skip
     rule = row.sheet.rules.get(("table", row.key, key_of(mates[0], relation))) if mates else None
