@@ -4,6 +4,7 @@ from __future__ import annotations
 import pytest
 
 from seatrial.notes.read import import_file
+from seatrial.notes.read.parsing import read_cell
 from seatrial.tables.headings import older, read_heading, settle
 
 HEADINGS = {
@@ -117,6 +118,8 @@ def test_a_heading_is_its_field(heading, field):
     ("GFLOPS/CMG", "GFLOPS", "process", ""), ("TFLOPS job", "TFLOPS", "", ""), ("aggr. PF", "", "", ""),
     ("HW TFLOPS", "", "", "hardware"), ("Peak allocated (GB)", "GB", "", ""), ("peak_memory_gb", "GB", "", ""),
     ("Max reserved (GiB)", "GiB", "", ""), ("mem_gib", "GiB", "", ""), ("MFU (%)", "%", "", ""),
+    ("万 token/s", "万", "", ""), ("token/s（万）", "万", "", ""), ("tokens/s (x1000)", "K", "", ""),
+    ("tokens/s, M", "M", "", ""), ("tokens/s in thousands", "K", "", ""), ("kilotokens/s", "K", "", ""),
 ])  # fmt: skip
 def test_a_heading_says_its_unit(heading, unit, per, formula):
     column = read_heading(heading)
@@ -240,3 +243,12 @@ def test_tflops_of_a_device_in_any_language(heading):
 @pytest.mark.parametrize("heading", ["host", "Server", "host RAM (GB)"])
 def test_a_host_is_a_node_only_where_something_is_per_host(heading):
     assert read_heading(heading).field == ""
+
+
+@pytest.mark.parametrize(("heading", "cell", "rate"), [
+    ("tok/s", "1.44 M", 1.44e6), ("tok/s", "1.44M", 1.44e6), ("tok/s", "213 k", 213e3), ("tok/s", "13.28 万", 132800.0),
+    ("万 token/s", "13.28", 132800.0), ("tokens/s (x1000)", "213.0", 213e3), ("tok/s", "9,379", 9379.0),
+    ("tok/s", "41 kept", 41.0),
+])  # fmt: skip
+def test_rates_in_thousands_or_millions_are_read_in_ones(heading: str, cell: str, rate: float):
+    assert read_cell(read_heading(heading), cell).value == pytest.approx(rate)

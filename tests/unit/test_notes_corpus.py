@@ -29,6 +29,17 @@ def test_there_are_as_many_as_the_bars_need() -> None:
     assert len(mixed) >= 25 and sum(len(one["slips"]) for one in mixed) >= 120
 
 
+READ_WRONG = {"wharf": {"HOWTO-layouts:36 mbs"}, "taffrail": {"tpu-pods:14 tokens_per_s_per_process"}}
+"""Of 27,000 values: a micro-batch of a replica, and the figure before a change for the one after it."""
+
+
+@pytest.mark.parametrize("half", sorted(path.parent.name for path in notes_corpus.NOTES.glob("*/clean")))
+def test_what_is_imported_is_what_was_run(half: str, tmp_path: Path) -> None:
+    count, wrong = notes_corpus.wrong_values(half, tmp_path / "book")
+    assert count["rows not read"] == 0
+    assert {" ".join(line.split()[1:3]) for line in wrong} <= READ_WRONG.get(half, set()), wrong
+
+
 @pytest.mark.parametrize(("proposed", "right", "holds"), [
     ("2.792", "2.792", True), (27.92, "2.792", False), ("1024", "1\u202f024", True), ("8737.4 GiB", "8737.4 MiB", False),
     ("8.533 GiB", "8737.4 MiB", True), ("ok", "OK", True)])

@@ -104,10 +104,11 @@ _UNIT_WORDS = {
     "hours": "h", "hour": "h", "days": "d", "bytes": "B", "b": "B", "kb": "KB", "kib": "KiB", "mb": "MB", "mib": "MiB",
     "go": "GB", "gio": "GiB", "mo": "MB", "mio": "MiB",
     "gb": "GB", "gib": "GiB", "tb": "TB", "tib": "TiB", "k": "K", "m": "M", "thousands": "K", "millions": "M", "%": "%",
+    "x1000": "K", "×1000": "K", "x 1000": "K", "1000": "K", "x1e3": "K", "1e3": "K", "1e6": "M", "万": "万", "萬": "万",
     "ghz": "GHz", "mhz": "MHz",
 }  # fmt: skip
 LONGEST_HEADING = 120
-_BRACKET = re.compile(r"[(\[]([^)\]]*)[)\]]")
+_BRACKET = re.compile(r"[(\[（]([^)\]）]*)[)\]）]")
 
 
 _KEPT_UNDER = re.compile(
@@ -116,9 +117,9 @@ _KEPT_UNDER = re.compile(
     r"throughput/(?:device/(?=mfu)|(?=(?:device/)?\w+_\w)))+(?=\w)", re.IGNORECASE
 )
 """How a tracker's export or an engine's setting begins: `params.nodes`, `training.seq_len`, `perf/mfu`."""
-_AFTER_COMMA = re.compile(r",\s*(ms|s|sec|seconds|min|[GM]i?B|%)$")
+_AFTER_COMMA = re.compile(r"(?:,\s*(ms|s|sec|seconds|min|[GM]i?B|%|[kKM])| in (thousands|millions))$")
 """`step, ms` is `step (ms)`."""
-_THOUSANDS_OF = re.compile(r"\b([kKM])(?:io\.?|illions?(?: of)?)?[ -]?([tT]ok(?:en)?s?\b.*|TPS\b.*|tps\b.*)")
+_THOUSANDS_OF = re.compile(r"(?<!\w)([kKM万萬])(?:io\.?|illions?(?: of)?|ilo)?[ -]?([tT]ok(?:en)?s?\b.*|TPS\b.*|tps\b.*)")
 """`ktok/s` is `tok/s (k)`, and `Mio. Token/s` is `Token/s (M)`."""
 _INVERSE = re.compile(r"\s*[·*]?\s*\b([A-Za-z]+)(?:\u207b\u00b9|-\u00b9|\^\{?-1\}?)")
 _OF_BOTH = re.compile(r"/\s?\((\w+)\s*[·*x ]\s*(\w+)\)")
@@ -146,7 +147,8 @@ def read_heading(raw: str) -> Column:
     """The column a heading stands for; a column without a field keeps its cells' text."""
     if len(raw) > LONGEST_HEADING or raw.lstrip()[:1] in "Δ∆" and raw.strip():  # a difference is none of what it is of
         return Column(heading=raw.strip())
-    text = _AFTER_COMMA.sub(r" (\1)", from_signs(_KEPT_UNDER.sub("", clean(raw))).strip("*†^ "))
+    text = from_signs(_KEPT_UNDER.sub("", clean(raw))).strip("*†^ ")
+    text = _AFTER_COMMA.sub(lambda match: f" ({match[1] or match[2]})", text)
     if (axis := _BRACKET.search(text)) and axis[1].strip().upper() in _AXES:
         return Column(heading=raw.strip(), field=_AXES[axis[1].strip().upper()], kind="count")  # `data (FSDP)`
     if text == "S":
@@ -193,7 +195,7 @@ def read_heading(raw: str) -> Column:
         words_in = normal(part)
         if field in ("gbs", "mbs") and (re.search(r"\btok(?:en)?s?\b", words_in) or part == "T"):
             return Column(heading=raw.strip())  # a batch of tokens is no number of samples
-        unit = _UNIT_WORDS.get(words_in, unit)
+        unit = _UNIT_WORDS.get(words_in or part, unit)
         per = _heading_per(words_in) or per
         if field == "throughput" and (rate := BY_NAME.get(words_in) or by_measure(words_in)):
             field, kind = rate

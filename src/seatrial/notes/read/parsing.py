@@ -54,7 +54,7 @@ def take_flags(text: str) -> tuple[str, tuple[str, ...]]:
     return re.sub(r"\s*/\s*(?=$|\()", "", _FLAG.sub("", text)).strip(), flags
 
 
-_THOUSANDS = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9}
+_THOUSANDS = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "万": 1e4, "萬": 1e4}
 LONGEST_SEQUENCE_K = 4096
 """Thousands of tokens beyond which a figure under `Sequence (K)` was typed in tokens."""
 POSITIVE: frozenset[Kind] = frozenset({"count", "figure", "memory", "seconds", "rate", "percent", "frequency"})
@@ -104,9 +104,10 @@ def _number_cell(column: Column, text: str, flags: tuple[str, ...]) -> Cell:
     unit, rest = units.take(column.kind, rest[spread.end() :] if spread else rest)
     if column.kind == "rate" and (tens := _MYRIADS.match(rest)) is not None:
         value, rest = value * (1e4 if tens[1] in "万萬" else 1e8), rest[tens.end() :]
-    elif column.kind == "rate" and (scale := rest[:1] if rest[:1] in _THOUSANDS and not rest[1:2].isalpha() else column.unit):
-        value *= _THOUSANDS.get(scale, 1.0)
-        unit, rest = units.take(column.kind, rest[1:]) if rest[:1] in _THOUSANDS else (unit, rest)
+    elif column.kind == "rate":
+        own = bare[:1] if (bare := rest.lstrip())[:1] in _THOUSANDS and not bare[1:2].isalnum() else ""  # `1.44 M`
+        value *= _THOUSANDS.get(own or column.unit, 1.0)
+        unit, rest = units.take(column.kind, bare[1:]) if own else (unit, rest)
     if column.field == "seq" and (column.unit == "K" or re.match(r"[kKM](?!\w)", rest)):
         value *= 1024 if rest[:1] == "M" else 1
         if value > LONGEST_SEQUENCE_K:
