@@ -1,12 +1,17 @@
 """The notes that lint is judged by say of themselves what is so."""
 from __future__ import annotations
 
+import contextlib
 import json
+import random
+import re
 from pathlib import Path
 
 import pytest
 
 import notes_corpus
+from seatrial.errors import BadInput
+from seatrial.notes.lint import look_at
 
 TRUTHS = sorted(notes_corpus.NOTES.glob("*/*/*.json"))
 
@@ -45,3 +50,21 @@ def test_what_is_imported_is_what_was_run(half: str, tmp_path: Path) -> None:
     ("8.533 GiB", "8737.4 MiB", True), ("ok", "OK", True)])
 def test_a_proposal_is_what_stood_there(proposed: object, right: str, holds: bool) -> None:
     assert notes_corpus.same(proposed, right) is holds
+
+
+ABSURD = ("0", "0.0", "00", "1e400", "9" * 30, "-1", "0,0", "1", ".5", "10000000")
+
+
+@pytest.mark.parametrize("half", sorted(path.parent.name for path in notes_corpus.NOTES.glob("*/mixed"))[::3])
+def test_absurd_numbers_in_cells_and_sentences_are_no_traceback(half: str, tmp_path: Path) -> None:
+    rng = random.Random(half)
+    truths = sorted((notes_corpus.NOTES / half).glob("mixed/*.json"))
+    for note in map(notes_corpus.note_of, rng.sample(truths, min(8, len(truths)))):
+        text = note.read_text(encoding="utf-8")
+        numbers = list(re.finditer(r"\d[\d.,]*", text))
+        for match in sorted(rng.sample(numbers, min(30, len(numbers))), key=lambda match: -match.start()):
+            text = text[: match.start()] + rng.choice(ABSURD) + text[match.end() :]
+        path = tmp_path / note.name
+        path.write_text(text, encoding="utf-8")
+        with contextlib.suppress(BadInput):
+            look_at([str(path)])

@@ -18,6 +18,7 @@ from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.prose import read_sentence
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.lint.usual import round_number
+from seatrial.notes.read.sound import MOST_COUNTED
 from seatrial.tables.headings import NUMBER, decimal
 from seatrial.tables.tongues import in_english
 
@@ -133,13 +134,14 @@ def _packed(file: str, number: int, line: str) -> Iterator[Finding]:
 def _batch(file: str, number: int, line: str) -> Iterator[Finding]:
     for match in _OF_TOKENS.finditer(line):
         seq, batch = read_sentence(line).get("seq"), float(decimal(match[1]))
-        if not isinstance(seq, int) or not batch:
+        if not isinstance(seq, int) or not seq or not batch:
             continue
         value, scales = float(decimal(match[2])), _SCALES.get(match[3] or "", (1.0, 1.0))
         half, tokens = 0.5 * 10.0 ** -digits.places(match[2]), seq * batch
         if (value - half) * min(scales) * (1 - OFF) <= tokens <= (value + half) * max(scales) * (1 + OFF):
             continue
-        meant = value * scales[0] / seq
+        if not 0 < (meant := value * scales[0] / seq) < MOST_COUNTED:
+            continue
         likely = (round(meant), 2 ** round(math.log2(max(1.0, meant))))
         near = next((n for n in likely if abs(n / meant - 1) < OFF and round_number(n)), 0)
         text = f"{tokens / scales[0]:.{digits.places(match[2])}f}"
@@ -166,7 +168,7 @@ def _devices(file: str, number: int, line: str) -> Iterator[Finding]:
     if "DP" in axes and len(axes) > 1 and len(jobs) == 1 and all(len(sizes) == 1 for sizes in axes.values()):
         sizes, devices = {name: next(iter(its)) for name, its in axes.items()}, next(iter(jobs))
         product = math.prod(sizes.values())
-        if devices > 1 and product != devices and (devices % product or {"TP", "PP"} <= axes.keys()):
+        if devices > 1 and product and product != devices and (devices % product or {"TP", "PP"} <= axes.keys()):
             said = " x ".join(f"{name} {size}" for name, size in sizes.items())
             fitting = {name: devices * size // product for name, size in sizes.items() if devices * size % product == 0}
             only = [name for name, size in fitting.items() if size and round_number(size)]
@@ -281,7 +283,7 @@ def _exactly(file: str, number: int, label: str, size: float, said: dict[str, in
 
 
 def far(size: float, low: float, high: float) -> float:
-    return abs(math.log(size * size / (low * high)))
+    return abs(math.log(size * size / (low * high))) if size and low and high else math.inf
 
 
 def bounds(layers: int, hidden: int, said: dict[str, int]) -> tuple[float, float]:
@@ -289,7 +291,7 @@ def bounds(layers: int, hidden: int, said: dict[str, int]) -> tuple[float, float
     shared = kv / heads if heads and kv and kv <= heads else None
     attention = (2 + 2 * shared,) * 2 if shared is not None else (2.25, 4.0)
     wide = (8.0, 16.0 if said.get("gated") else 10.6)
-    if ffn:
+    if ffn and hidden:
         wide = (2 if ffn == 4 * hidden or said.get("plain") else 3) * ffn / hidden, 3 * ffn / hidden
     vocab = said.get("vocab", 0)
     return (layers * (attention[0] + wide[0]) * hidden**2,

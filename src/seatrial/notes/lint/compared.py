@@ -65,7 +65,7 @@ _WORDS = {"money": r"cost|price|pay|cheap|dollar|euro|\busd\b|\beur\b|[$€£]|b
           "energy": r"energ|kwh|mwh|\bj\b|joule|power|watt|\bk?w\b", "share": r"mfu|hfu|utili|tflop|efficien"}  # fmt: skip
 _KINDS = {kind: re.compile(pattern, re.IGNORECASE) for kind, pattern in _WORDS.items()}
 _CLAUSES = re.compile(r"[;:]\s|,\s| and | while | und | et | y ")
-MOST_PAIRS, NEAR, POINTS = 20, 0.012, 0.1
+MOST_PAIRS, NEAR, POINTS, TINY = 20, 0.012, 0.1, 1e-12
 """Pairs of rows; within which a ratio of two figures of the text, and a percentage, are what is meant."""
 CLEAR = ("the point moved", "two digits exchanged", "a digit too many")
 
@@ -296,7 +296,7 @@ def _judged(file: str, number: int, claim: _Claim, claims: list[_Claim], sentenc
     others = [float(decimal(match[1])) for match in re.finditer(_NUMBER, plain_letters(sentence).replace("$", " "))
               if not any(match.start(1) == one.start for one in claims)]  # fmt: skip
     said = [(math.log(a / b), NEAR, "") for figures in (others[:12], prices)
-            for a, b in itertools.combinations([one for one in figures if one > 0], 2)]  # fmt: skip
+            for a, b in itertools.combinations([one for one in figures if TINY < one < 1 / TINY], 2)]  # fmt: skip
     if any(low - open_ <= abs(log) <= high + open_ for log, open_, _ in (*every, *said) for low, high in spans):
         return
     # Those that are named by more than others come first.

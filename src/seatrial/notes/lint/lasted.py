@@ -119,7 +119,7 @@ def _of_steps(row: Row) -> bool:
 
 def _figure(row: Row, heading: str) -> tuple[float, float] | None:
     """A figure as it is printed, and what its digits leave open."""
-    cell = row.record.printed.get(heading, "")
+    cell = row.record.printed.get(heading, "") if heading else ""
     value, shown = digits.alone(cell), digits.plain(cell)
     if not value or value <= 0 or not shown or not float(shown):
         return None
@@ -150,7 +150,7 @@ def _ways(row: Row, columns: dict[str, tuple[str, float]]) -> list[_Way]:
                 found.append(_Way(heading, value - math.log(count), open_, (own, (name, -1))))
             elif kind == "world" and each is not None:
                 found.append(_Way(heading, value - each, open_, (own,)))
-        elif kind in ("energy", "money") and each is not None and (by := _figure(row, named.get(_BY[kind], ""))) is not None:
+        elif _BY.get(kind) in named and each is not None and (by := _figure(row, named[_BY[kind]])) is not None:
             cells = (own, (EXTRA + named[_BY[kind]], -1))
             found.append(_Way(heading, value - math.log(by[0] * columns[named[_BY[kind]]][1]) - each, open_ + by[1], cells))
         elif kind == "energy" and (power := _figure(row, named.get("power", ""))) is not None:
@@ -290,7 +290,7 @@ def _mended(cell: str, factor: float, *, whole: bool) -> tuple[str, str] | None:
     """The cell with another value, and which slip of the hand explains it; none where nobody has so many."""
     shown = digits.plain(cell)
     value = float(shown) * factor if shown else 0.0
-    if value <= 0 or whole and (not round_number(round(value)) or abs(value - round(value)) > CLOSE * value):
+    if not 0 < value < math.inf or whole and (not round_number(round(value)) or abs(value - round(value)) > CLOSE * value):
         return None
     slip = digits.slip(shown, (value * (1 - CLOSE), value * (1 + CLOSE)))
     typed = slip if slip is not None and slip.how in CLEAR else None

@@ -449,7 +449,7 @@ def _in_all(text: str) -> int | None:
     counts = set()
     for match in _NODES_OF.finditer(text):
         nodes, each = _WORDS_FOR.get(match[1].lower()) or int(match[1]), int(match[2])
-        counts.add(each if each > 8 and each % nodes == 0 and each // nodes in (4, 8) else nodes * each)
+        counts.add(each if nodes and each > 8 and each % nodes == 0 and each // nodes in (4, 8) else nodes * each)
     return counts.pop() if len(counts) == 1 and min(counts) > 1 else None
 
 

@@ -45,7 +45,7 @@ def _of_peak(file: str, number: int, line: str, text: Prose) -> Iterator[Finding
         tflops, said = float(match[1]), float(match[2])
         told = {*peaks_in(text.lines)}
         known = {*(text.device.peak_tflops.values() if text.device is not None else ())}
-        if len(told) == 1 and not any(_near(said, 100 * tflops / peak) for peak in told | known if peak):
+        if len(told) == 1 and min(told) > 0 and not any(_near(said, 100 * tflops / peak) for peak in told | known if peak):
             peak = told.pop()
             meant = f"{100 * tflops / peak:.{digits.places(match[2])}f}"
             message = f"{match[2]} % -> {meant} %: {match[1]} of the {peak:g} TFLOPs that the text says"

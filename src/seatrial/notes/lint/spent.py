@@ -47,7 +47,7 @@ def _line(file: str, number: int, line: str) -> Iterator[Finding]:
             continue  # of several runs nobody can tell which belongs to which
         each, many, said = (float(decimal(found[0][1])) for found in (days, devices, hours))
         day = 24.0 if days[0][2] else 1.0
-        if not each or not many or not said:
+        if not all(0 < one < 1e12 for one in (each, many, said)):
             continue
         ratio = each * day * many / said
         forgot = {8.0: "of one device of each node", 4.0: "of one device of each node", many: "of one device", day: "of days",

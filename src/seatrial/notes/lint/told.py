@@ -11,6 +11,7 @@ that of the column. What is best stands in a row.
 from __future__ import annotations
 
 import functools
+import math
 import re
 import statistics
 from collections.abc import Iterator
@@ -161,7 +162,10 @@ def _is_speedup(heading: str) -> bool:
 
 def _told(file: str, number: int, figure: _Figure, sentence: str, rows: list[Row], tables: list[list[Row]],
           mean: bool) -> Iterator[Finding]:  # fmt: skip
-    half = 0.5 * 10.0 ** -digits.places(figure.text) / float(digits.plain(figure.text) or 1)
+    shown = float(digits.plain(figure.text) or 0)
+    if not 0 < shown < math.inf:
+        return
+    half = 0.5 * 10.0 ** -digits.places(figure.text) / shown
     near = _values(rows, figure.fields) if rows else []
     every = [value for each in tables for value in _values(each[:MOST_ROWS], figure.fields)]
     if not every or not figure.value:

@@ -355,8 +355,10 @@ def _in_thousands(text: str, value: float, sums: tuple[float, ...]) -> float:
 def _said(line: str, number: int, rows: list[Row]) -> Iterator[_Said]:
     for match in _SAID.finditer(line):
         groups = [group for group in match.groups() if group]
-        text = next(group for group in groups if group[:1].isdigit())
-        unit = next(group for group in groups if group is not text)
+        text = next((group for group in groups if group[:1].isdigit()), "")
+        unit = next((group for group in groups if group is not text), "")
+        if not text:
+            continue  # of less than nothing
         scale, _, bare = unit.partition(" ") if unit[:1] in _TIMES and unit[1:2] == " " else ("", "", unit)
         scale = _SPELLED.get(times := (match["times"] or "").strip(), times) or scale
         if bare.casefold() in ("kusd", "keur") and not any(bare.casefold() in one.casefold() for one in rows[0].record.printed):
