@@ -423,7 +423,7 @@ def _by_size(mates: list[Row]) -> list[Finding]:
     batches = all(row.record.gbs for row in rows)
     for name in ("tflops", "mfu") if len({row.record.size_label for row in rows}) > 1 else ():
         ways = [{row: share for row in rows if (share := _of_size(row, name, attention, batches))}
-                for attention in (False, True)]  # fmt: skip
+                for attention in (0.0, 0.5, 1.0)]  # fmt: skip
         if len(ways[0]) < 4 or len({row.record.size_label for row in ways[0]}) < 2:
             continue
         ordered = [sorted(shares.values()) for shares in ways]
@@ -480,7 +480,7 @@ _ALIKE, _OFF_SIZE = 1.35, 1.2
 """By which factor rows differ in what they count for a parameter and token; and from which on one is off."""
 
 
-def _of_size(row: Row, name: str, attention: bool, batches: bool) -> float | None:
+def _of_size(row: Row, name: str, attention: float, batches: bool) -> float | None:
     """TFLOPs or the share of the peak over what the parameters of the label and the tokens need."""
     record, value, size = row.record, row.get(name), label_parameters(row.record.size_label)
     world, device = row.world, row.device
@@ -493,7 +493,7 @@ def _of_size(row: Row, name: str, attention: bool, batches: bool) -> float | Non
     peak = 1.0 if name == "tflops" else (device.peak_tflops.get("bf16") or 1.0) if device else 1.0
     # Of a usual shape: the hidden size is about 128 for each layer.
     layers = row.record.layers or (size[0] / (12 * 128**2)) ** (1 / 3)
-    more = 12 * layers * (row.record.hidden or 128 * layers) * (row.seq or 2048) if attention else 0.0
+    more = attention * 12 * layers * (row.record.hidden or 128 * layers) * (row.seq or 2048)
     return value * peak * 1e12 / ((6 * size[0] + more) * tokens)
 
 
