@@ -427,3 +427,27 @@ def test_of_several_cards_in_one_thread_the_largest_counts(lint):
         4  8  9.26  31.7
     """)
     assert lint(note) == []
+
+
+def test_a_mesh_under_the_names_of_its_axes(lint):
+    note = table("""
+        slice  chips  fsdp_×_tensor  s/step
+        a  256  64_×_4  13.51
+        b  512  128_×_4  13.91
+        c  128  128_×_1  15.92
+        d  256  256_×_1  15.84
+    """).replace("_", " ")
+    assert lint(note) == []
+    assert said(lint(note.replace("128 × 4", "128 × 8"))) == [(4, "fsdp × tensor", "128 × 4")]
+
+
+def test_threads_of_the_ranks_of_a_node_are_its_cores(lint):
+    note = "2 x 48 cores a node.\n\n" + table("""
+        ranks/node  threads/rank  cores_used/node  s/step
+        2  48  96  0.266
+        4  24  96  0.258
+        8  12  96  0.250
+        2  40  80  0.290
+    """).replace("_", " ")
+    assert lint(note) == []
+    assert said(lint(note.replace("| 8 | 12 |", "| 8 | 24 |"))) == [(7, "threads/rank", "12")]

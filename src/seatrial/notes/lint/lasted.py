@@ -161,6 +161,8 @@ def _ways(row: Row, columns: dict[str, tuple[str, float]]) -> list[_Way]:
         elif kind == "energy" and (power := _figure(row, named.get("power", ""))) is not None:
             hours = value - math.log(power[0] * columns[named["power"]][1])
             found.append(_Way(heading, hours, open_ + power[1], (own, (EXTRA + named["power"], -1))))
+        elif kind == "money" and each is not None and (own_price := _listed(row)) is not None:
+            found.append(_Way(heading, value - math.log(own_price) - each, open_, (own,)))
         elif kind == "money":
             power, price = _figure(row, named.get("power", "")), prices.get("kwh")
             if price and (at := named.get("energy of hours")) is not None:
@@ -206,6 +208,26 @@ def _prices(lines: tuple[str, ...]) -> dict[str, float]:
         for match in _A_PRICE.finditer(line) if len(line) <= 2000 and len(_AN_AMOUNT.findall(line)) == 1 else ():
             found.setdefault("kwh" if match[3] else "hour", set()).add(float(decimal(match[1] or match[2])))
     return {unit: prices.pop() for unit, prices in found.items() if len(prices) == 1 and min(prices) > 0}
+
+
+_PER_HOUR = re.compile(rf"(?:per|a|an|/) ?(?:{_OF_DEVICE}[ -]?)?(?:hour|hr|h)\b", re.IGNORECASE)
+_LISTED = re.compile(rf"(?<![\w.-])([A-Za-z][\w.]*\d\w*)(?: at|:| =)? ?"
+                     rf"(?:[$€£]\s?({NUMBER.pattern})|({NUMBER.pattern})\s?[$€£])")  # fmt: skip
+
+
+@functools.lru_cache(maxsize=64)
+def _price_list(lines: tuple[str, ...]) -> dict[str, float]:
+    """Device -> price of its hour, from the one line that lists several: `v5e $1.20, v5p $4.20`."""
+    lists = [found for line in lines if len(line) <= 2000 and line[:1] != "|" and _PER_HOUR.search(line)
+             and len(found := _LISTED.findall(line)) > 1]  # fmt: skip
+    return {name.casefold(): float(decimal(one or other)) for name, one, other in lists[0]} if len(lists) == 1 else {}
+
+
+def _listed(row: Row) -> float | None:
+    """The price of an hour of the device that the row names first."""
+    prices = _price_list(row.sheet.text(row).lines)
+    cell = next(iter(row.cells.values()), "").casefold() if prices else ""
+    return next((price for name, price in prices.items() if price and re.match(rf"{re.escape(name)}(?!\w)", cell)), None)
 
 
 def _rate(row: Row) -> tuple[float, float, tuple[tuple[str, int], ...]] | None:
