@@ -243,3 +243,27 @@ SPEEDS = """| nodes | GPUs | GBS | s/step |
 def test_days_and_tokens_a_day_of_a_rate_in_words(tmp_path: Path, said: str, right: str, wrong: str) -> None:
     assert not _found(tmp_path, SPEEDS + said.format(right))
     assert [(one.printed, one.proposed) for one in _found(tmp_path, SPEEDS + said.format(wrong))] == [(wrong, right)]
+
+
+@pytest.mark.parametrize("said, right, wrong", [
+    ("## 二、7B(双机 16 卡)\n\n合计 84.2 小时,折合 {} 卡时。\n", "1,347", "674"),
+    ("## 13B on 32 GPUs\n\nThe run took 61.5 hours, or {} GPU-hours.\n", "1,968", "984")])  # fmt: skip
+def test_hours_of_the_devices_that_the_heading_counts(tmp_path: Path, said: str, right: str, wrong: str) -> None:
+    assert not _found(tmp_path, said.format(right))
+    (found,) = _found(tmp_path, said.format(wrong))
+    assert found.printed == wrong and abs(int((found.proposed or "0").replace(",", "")) - int(right.replace(",", ""))) < 3
+
+
+ARROWS = """| model | ms: main → PR | tok/s: main → PR | MFU: main → PR | gain |
+|---|---|---|---|---|
+| 1B | 1,542 → 1,387 | 170,003 → 189,043 | 49.8 → 55.4 % | +11.2 % |
+| 3B | 3,310 → 3,020 | 79,197 → 86,803 | 47.1 → 51.6 % | +9.6 % |
+| 7B | 9,859 → 9,231 | 26,590 → 28,398 | 45.7 → 48.8 % | +6.8 % |
+| 13B | 9,241 → 8,612 | 28,368 → 30,439 | 48.7 → {} % | +7.3 % |
+"""
+
+
+def test_the_measures_of_a_row_change_by_one_factor(tmp_path: Path) -> None:
+    assert not _found(tmp_path, ARROWS.format("52.3"))
+    (found,) = _found(tmp_path, ARROWS.format("25.3"))
+    assert found.line == 6 and "52.3" in found.message

@@ -181,3 +181,16 @@ def test_attention_of_a_long_sequence_counts_half_where_it_is_causal(lint):
         Qwen2.5-32B  64  256  4096  7.30  2,244  449
     """).replace("_", " ")
     assert lint(note) == []
+
+
+def test_two_digits_exchanged_among_models_that_hardly_differ_are_doubted(lint):
+    note = "H100, TFLOPS per GPU.\n\n" + table("""
+        Model  GPUs  GBS  Seq  Tokens/s/GPU  TFLOPS/GPU
+        8B  8  128  4096  9,752  489
+        13B  8  128  4096  5,810  470
+        32B  64  128  4096  2,310  459
+        70B  64  256  4096  1,049  453
+        405B  512  256  4096  176  439
+    """)
+    assert lint(note) == []
+    assert [(f.line, f.level, f.proposed) for f in lint(note.replace("| 439 |", "| 493 |"))] == [(9, "warning", "439")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 import pytest
 
 from lint_tables import table
+from seatrial.notes.lint import look_at
 
 OUT_OF_MEMORY = table("""
     GPUs  DP  TP  PP  MBS  GBS  Step [s]  Status
@@ -98,3 +99,11 @@ def test_a_night_that_was_skipped_has_no_result(lint, word: str, said: list[str]
         2025-03-05  512  7.44  ok
     """)
     assert [f.code for f in lint(note)] == said
+
+
+def test_memory_of_the_device_that_a_file_is_named_after(tmp_path):
+    rows = [f"{gpus},256,{step},{memory},ok" for gpus, step, memory in ((16, 10.1, 48.1), (32, 5.2, 41.3), (64, 2.6, 95.2))]
+    for name, errors in (("sweep_h100.csv", 1), ("sweep.csv", 0)):
+        path = tmp_path / name
+        path.write_text("\n".join(["gpus,global_batch,iter_time_s,mem_gib,status", *rows, ""]), encoding="utf-8")
+        assert [f.code for f in look_at([str(path)])[0] if f.level == "error"] == ["memory-over-capacity"] * errors
