@@ -372,3 +372,32 @@ MILLIONS = "Sequence 4096.\n\n" + table("""
 def test_where_the_point_moved_the_digit_that_was_lost_is_solved(lint):
     assert lint(MILLIONS.format("1.32M")) == []
     assert [(f.printed, f.proposed) for f in lint(MILLIONS.format("0.13M"))] == [("0.13M", "1.32M")]
+
+
+PRICED = "List prices per chip hour: v5e $1.10, v5p $4.40, v6e $2.50.\n\n" + table("""
+    type  chips  hours  chip_hours  $
+    v5e-64  64  90.4  5,786  6,364
+    v5p-16  8  271.0  2,168  9,539
+    v6e-32  32  43.2  1,382  3,456
+""").replace("_", " ")
+
+
+def test_each_device_costs_what_the_list_says(lint):
+    assert lint(PRICED) == []
+    assert [(f.line, f.printed, f.proposed) for f in lint(PRICED.replace("9,539", "2,385"))] == [(6, "2,385", "9,539")]
+
+
+PEAKS = table("""
+    GPU  peak_(TFLOPS,_dense_bf16)  tok/s/GPU  $/GPU-h
+    A100_80GB  312  3,394  1.59
+    H100_SXM  989  9,439  2.49
+    H200  989  9,584  3.49
+    B200  2,250  19,552  5.50
+""").replace("_", " ")
+
+
+def test_peaks_in_a_column_are_of_one_precision(lint):
+    assert lint(PEAKS) == []
+    assert [(f.line, f.printed, f.proposed) for f in lint(PEAKS.replace("2,250", "4,500"))] == [(6, "4,500", "2,250")]
+    eight = PEAKS.replace("312", "624").replace("989", "1979").replace("2,250", "4,500").replace("bf16", "8 bits")
+    assert lint(eight) == []

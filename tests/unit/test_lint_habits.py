@@ -405,3 +405,49 @@ def test_cards_by_their_name_and_how_many_of_them(lint):
     """)
     assert lint(note) == []
     assert said(lint(note.replace("| 2 | 64 |", "| 2 | 46 |"))) == [(6, "eff. bs", "64")]
+
+
+def test_a_row_that_never_ran_may_have_another_batch(lint):
+    note = "One node of 8 x H100, seq_len 8192. The batch column is sequences per GPU and micro step.\n\n" + table("""
+        recipe  params  batch  grad_acc  peak_GiB  tok/s/GPU
+        a_3b  3.21B  1  4  39.4  17,184
+        b_8b  8.03B  1  4  66.2  8,165
+        c_14b  14.77B  1  4  44.6  3,650
+        d_1b  1.24B  2  2  41.8  42,567
+        e_32b  32.76B  1  2  OOM  -
+    """)
+    assert lint(note) == []
+
+
+def test_of_several_cards_in_one_thread_the_largest_counts(lint):
+    note = "2x RTX 3090, 24 GB each.\n\n4x A6000 (48 GB), block size 1024, 480 sequences per update:\n\n" + table("""
+        cards  bs_per_card  s/iter  GB
+        1  8  34.73  31.7
+        2  8  17.67  31.7
+        4  8  9.26  31.7
+    """)
+    assert lint(note) == []
+
+
+def test_a_mesh_under_the_names_of_its_axes(lint):
+    note = table("""
+        slice  chips  fsdp_×_tensor  s/step
+        a  256  64_×_4  13.51
+        b  512  128_×_4  13.91
+        c  128  128_×_1  15.92
+        d  256  256_×_1  15.84
+    """).replace("_", " ")
+    assert lint(note) == []
+    assert said(lint(note.replace("128 × 4", "128 × 8"))) == [(4, "fsdp × tensor", "128 × 4")]
+
+
+def test_threads_of_the_ranks_of_a_node_are_its_cores(lint):
+    note = "2 x 48 cores a node.\n\n" + table("""
+        ranks/node  threads/rank  cores_used/node  s/step
+        2  48  96  0.266
+        4  24  96  0.258
+        8  12  96  0.250
+        2  40  80  0.290
+    """).replace("_", " ")
+    assert lint(note) == []
+    assert said(lint(note.replace("| 8 | 12 |", "| 8 | 24 |"))) == [(7, "threads/rank", "12")]

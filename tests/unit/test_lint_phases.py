@@ -132,3 +132,18 @@ def test_a_file_of_phases_that_has_no_run_is_looked_at_too(tmp_path):
     assert not [one for one in lint.look_at([str(path)])[0] if one.level != "info"]
     path.write_text(PLAIN.replace("6400", "640"), encoding="utf-8")
     assert {one.line for one in lint.look_at([str(path)])[0] if one.level == "error"} == {5}
+
+
+def test_days_that_are_exchanged_are_put_back(tmp_path):
+    note = table("""
+        phase  from  to  steps  tokens (B)
+        ramp  02_Mar  03_Mar  2,000  8.4
+        main  04_Mar  19_Mar  40,000  167.8
+        anneal  20_Mar  22_Mar  5,000  21.0
+    """).replace("_", " ")
+    path = tmp_path / "phases.md"
+    path.write_text(note, encoding="utf-8")
+    assert not [one for one in lint.look_at([str(path)])[0] if one.level != "info"]
+    path.write_text(note.replace("04 Mar | 19 Mar", "19 Mar | 04 Mar"), encoding="utf-8")
+    (found,) = [one for one in lint.look_at([str(path)])[0] if one.level != "info"]
+    assert (found.level, found.printed, found.proposed) == ("error", "19 Mar", "04 Mar")

@@ -189,3 +189,81 @@ GAINS = """| model | release | GPUs | s/step | faster than 0.3 |
 def test_changes_against_the_last_row_without_one(tmp_path: Path) -> None:
     assert not _found(tmp_path, GAINS.format("20%"))
     assert [(one.line, one.proposed) for one in _found(tmp_path, GAINS.format("9%"))] == [(10, "20%")]
+
+
+ENERGY = """One card per run. Electricity 0.31 $/kWh.
+
+| model | updates | s/update | hours | kWh (0.48 kW) | $ |
+|---|---|---|---|---|---|
+| A | 1,850 | 7.24 | 3.7 | 1.8 | 0.55 |
+| B | 1,850 | 16.31 | 8.4 | 4.0 | 1.25 |
+| C | 2,720 | 18.07 | 13.7 | 6.6 | 2.03 |
+| D | 960 | 72.55 | 19.3 | 9.3 | 2.88 |
+"""
+LADDER = """Sequence length 2048, 32 A100.
+
+| model | D (B tokens) | batch (seqs) | steps | s/step | hours |
+|---|---|---|---|---|---|
+| a | 4.2 | 512 | 4,000 | 0.45 | 0.50 |
+| b | 10.5 | 512 | 10,000 | 0.90 | 2.50 |
+| c | 21.0 | 1024 | 10,000 | 2.70 | 7.50 |
+| d | 42.0 | 1024 | 20,000 | 4.50 | 25.00 |
+"""
+LENGTHS = """BERT on 16 nodes.
+
+| phase | length | batch | steps | seq/s | hours |
+|---|---|---|---|---|---|
+| 1 | 128 | 2048 | 18000 | 6410 | 1.60 |
+| 2 | 512 | 1024 | 4500 | 1595 | 0.80 |
+"""
+
+
+@pytest.mark.parametrize("note, right, wrong, line, proposed", [
+    (ENERGY, "| 8.4 |", "| 0.84 |", 6, "8.4"), (ENERGY, "6.6 | 2.03", "2.03 | 6.6", 7, "2.04"),
+    (LADDER, "21.0", "2.10", 7, "21.00"), (LENGTHS, "6410", "641", 5, "6410")])  # fmt: skip
+def test_hours_by_energy_tokens_of_the_steps_and_sequences(tmp_path: Path, note: str, right: str, wrong: str, line: int,
+                                                           proposed: str) -> None:  # fmt: skip
+    assert not _found(tmp_path, note)
+    assert [(one.line, one.proposed) for one in _found(tmp_path, note.replace(right, wrong))] == [(line, proposed)]
+
+
+SPEEDS = """| nodes | GPUs | GBS | s/step |
+|---|---|---|---|
+| 1 | 8 | 512 | 29.76 |
+| 2 | 16 | 512 | 15.08 |
+| 4 | 32 | 512 | 7.67 |
+
+"""
+
+
+@pytest.mark.parametrize("said, right, wrong", [
+    ("It sees 1.74 million tokens per second, so that 1T tokens take {} days.", "6.7", "67"),
+    ("On traite 182 400 jetons par seconde, soit {} milliards de jetons par jour.", "15,8", "1,58"),
+    ("At 0.52M tokens/s that is {}B tokens a day.", "44.9", "4.49")])  # fmt: skip
+def test_days_and_tokens_a_day_of_a_rate_in_words(tmp_path: Path, said: str, right: str, wrong: str) -> None:
+    assert not _found(tmp_path, SPEEDS + said.format(right))
+    assert [(one.printed, one.proposed) for one in _found(tmp_path, SPEEDS + said.format(wrong))] == [(wrong, right)]
+
+
+@pytest.mark.parametrize("said, right, wrong", [
+    ("## 二、7B(双机 16 卡)\n\n合计 84.2 小时,折合 {} 卡时。\n", "1,347", "674"),
+    ("## 13B on 32 GPUs\n\nThe run took 61.5 hours, or {} GPU-hours.\n", "1,968", "984")])  # fmt: skip
+def test_hours_of_the_devices_that_the_heading_counts(tmp_path: Path, said: str, right: str, wrong: str) -> None:
+    assert not _found(tmp_path, said.format(right))
+    (found,) = _found(tmp_path, said.format(wrong))
+    assert found.printed == wrong and abs(int((found.proposed or "0").replace(",", "")) - int(right.replace(",", ""))) < 3
+
+
+ARROWS = """| model | ms: main → PR | tok/s: main → PR | MFU: main → PR | gain |
+|---|---|---|---|---|
+| 1B | 1,542 → 1,387 | 170,003 → 189,043 | 49.8 → 55.4 % | +11.2 % |
+| 3B | 3,310 → 3,020 | 79,197 → 86,803 | 47.1 → 51.6 % | +9.6 % |
+| 7B | 9,859 → 9,231 | 26,590 → 28,398 | 45.7 → 48.8 % | +6.8 % |
+| 13B | 9,241 → 8,612 | 28,368 → 30,439 | 48.7 → {} % | +7.3 % |
+"""
+
+
+def test_the_measures_of_a_row_change_by_one_factor(tmp_path: Path) -> None:
+    assert not _found(tmp_path, ARROWS.format("52.3"))
+    (found,) = _found(tmp_path, ARROWS.format("25.3"))
+    assert found.line == 6 and "52.3" in found.message

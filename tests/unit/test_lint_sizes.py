@@ -155,3 +155,42 @@ def test_of_models_side_by_side_each_is_held_to_its_own_shape(lint, said: str, r
     assert lint(f"# Shapes\n\n{said.format(right)}\n") == []
     (found,) = lint(f"# Shapes\n\n{said.format(wrong)}\n")
     assert (found.line, found.printed, found.proposed) == (3, f"{wrong}B", f"{right}B")
+
+
+def test_parameters_beside_the_name_of_another_model(lint):
+    note = "A100, sequence 4096.\n\n" + table("""
+        model  params  GPUs  GBS  s/step
+        1B  1.24B  8  64  3.02
+        3B  3.21B  8  64  7.11
+        8B  8.03B  8  64  16.90
+        13B  13.02B  8  64  29.40
+        13B  13.02B  16  64  15.10
+    """)
+    assert lint(note) == []
+    (found,) = lint(note.replace("13.02B | 8 |", "8.03B | 8 |"))
+    assert (found.line, found.printed, found.proposed) == (8, "8.03B", "13.02B")
+
+
+def test_attention_of_a_long_sequence_counts_half_where_it_is_causal(lint):
+    note = "H100, TFLOPS per GPU with the causal mask.\n\n" + table("""
+        Model  GPUs  GBS  Seq  Step_(s)  Tokens/s/GPU  TFLOPS/GPU
+        Llama3-8B  8  128  8192  13.44  9,752  507
+        Llama3-8B_(long)  64  32  65536  7.10  4,615  447
+        Llama3-70B  64  128  8192  16.05  1,021  459
+        Llama3-70B  128  256  8192  16.42  998  449
+        Qwen2.5-32B  64  256  4096  7.30  2,244  449
+    """).replace("_", " ")
+    assert lint(note) == []
+
+
+def test_two_digits_exchanged_among_models_that_hardly_differ_are_doubted(lint):
+    note = "H100, TFLOPS per GPU.\n\n" + table("""
+        Model  GPUs  GBS  Seq  Tokens/s/GPU  TFLOPS/GPU
+        8B  8  128  4096  9,752  489
+        13B  8  128  4096  5,810  470
+        32B  64  128  4096  2,310  459
+        70B  64  256  4096  1,049  453
+        405B  512  256  4096  176  439
+    """)
+    assert lint(note) == []
+    assert [(f.line, f.level, f.proposed) for f in lint(note.replace("| 439 |", "| 493 |"))] == [(9, "warning", "439")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 import pytest
 
 from lint_tables import table
+from seatrial.notes.lint import look_at
 
 OUT_OF_MEMORY = table("""
     GPUs  DP  TP  PP  MBS  GBS  Step [s]  Status
@@ -68,3 +69,41 @@ def test_a_failed_run_with_a_rate_and_no_time_is_asked_about(lint):
 def test_a_batch_that_did_not_fit_is_a_column_of_figures(lint):
     matrix = WORDS.replace("Ergebnis", "s/step, twice the batch").replace("7.47 | 2193 | ok", "7.47 | 2193 | 14.9")
     assert lint(matrix.replace("2220 | ok", "2220 | 14.7").replace("2275 | ok", "2275 | OOM")) == []
+
+
+BEYOND = "A100 40GB, sequence 2048.\n\n" + table("""
+    optimizer  bs  peak GB  result
+    adamw  1  31.4  ok
+    adamw  2  38.0  ok
+    8-bit  1  22.5  ok
+    8-bit  4  >40  OOM
+    adamw  4  >40  OOM
+""")
+
+
+@pytest.mark.parametrize("right, typed, line, proposed", [("31.4 | ok", "31.4 | OOM", 5, "ok"),
+                                                          (">40 | OOM", ">40 | ok", 8, "OOM")])  # fmt: skip
+def test_what_fails_has_more_than_the_device(lint, right: str, typed: str, line: int, proposed: str):
+    assert lint(BEYOND) == []
+    assert lint(BEYOND.replace("38.0 | ok", "38.0 | OOM")) == []  # perhaps all that was free
+    found = lint(BEYOND.replace(right, typed, 1))
+    assert [(f.line, f.printed, f.proposed) for f in found] == [(line, typed.split()[-1], proposed)]
+
+
+@pytest.mark.parametrize("word, said", [("skipped", []), ("ok", ["dated-but-empty"])])
+def test_a_night_that_was_skipped_has_no_result(lint, word: str, said: list[str]):
+    note = "H100, sequence 4096, 64 GPUs.\n\n" + table(f"""
+        date  GBS  s/step  status
+        2025-03-03  512  7.47  ok
+        2025-03-04  512  -  {word}
+        2025-03-05  512  7.44  ok
+    """)
+    assert [f.code for f in lint(note)] == said
+
+
+def test_memory_of_the_device_that_a_file_is_named_after(tmp_path):
+    rows = [f"{gpus},256,{step},{memory},ok" for gpus, step, memory in ((16, 10.1, 48.1), (32, 5.2, 41.3), (64, 2.6, 95.2))]
+    for name, errors in (("sweep_h100.csv", 1), ("sweep.csv", 0)):
+        path = tmp_path / name
+        path.write_text("\n".join(["gpus,global_batch,iter_time_s,mem_gib,status", *rows, ""]), encoding="utf-8")
+        assert [f.code for f in look_at([str(path)])[0] if f.level == "error"] == ["memory-over-capacity"] * errors

@@ -110,7 +110,7 @@ hfu percent:
 loss figure:
     loss, lm loss, train loss, training loss, final loss
 iteration count:
-    iteration, step, iter, it
+    iteration, step, iter, it, update, updates, optimizer step, optimizer steps
 date date:
     date, day, when
 session word:

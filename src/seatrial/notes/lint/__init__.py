@@ -16,6 +16,7 @@ from pathlib import Path
 
 from seatrial.notes.collecting import no_collecting
 from seatrial.notes.lint import (
+    arrows,
     changes,
     chapters,
     claimed,
@@ -38,6 +39,7 @@ from seatrial.notes.lint import (
     meshes,
     model_size,
     of_nodes,
+    peaks,
     phases,
     plausible,
     published,
@@ -82,7 +84,7 @@ OF_COLUMNS: tuple[Rule, ...] = (relations.learn, repairs.check, together.check, 
 """Those that ask of no row whether it is a run."""
 BESIDES: tuple[Rule, ...] = (lasted.check, told.check, compared.check, claimed.check, published.check, epochs.check,
                              denied_shape.check, denied.column_otherwise, shapes.check, experts.check_spread, dated.check,
-                             status.fits_by_need)
+                             status.fits_by_need, peaks.check, arrows.check)
 """Those that speak of lines of which nothing else was said, in either kind of table."""
 
 

@@ -94,7 +94,7 @@ def check(sheet: Sheet) -> list[Finding]:
 
 _CUES = re.compile(r"\d\s?(?:[%x×]|times|[Pp]er|[Pp]ro|fois|vec|volte|vezes|mal|-?fach|倍|배|раз|days?|jours|"
                    r"d[ií]as|Tag|giorni|dni)|"
-                   r"\b(?:par|por|by) \d")  # fmt: skip
+                   r"\b(?:par|por|by) \d|(?:per|a|par|pro|por|al|/) ?(?:day|jour|Tag|d[ií]a|giorno)\b")  # fmt: skip
 
 
 def _may_claim(line: str) -> bool:
@@ -105,10 +105,11 @@ def _line(file: str, number: int, line: str, lines: tuple[str, ...], tables: lis
     rows = _near(tables, lines, number)
     for sentence in _SENTENCES.split(line):
         claims = list(_claims(plain_letters(sentence))) if len(rows) > 1 else []
-        if "%" not in sentence and not claims and not _DAYS.search(sentence) or _OTHERS.search(in_english(sentence)):
+        if "%" not in sentence and not claims and not _LASTS.search(sentence) or _OTHERS.search(in_english(sentence)):
             continue
         named = _named(sentence, rows, claims) if len(rows) > 1 else []
         yield from _lasting(file, number, sentence, named, rows)
+        yield from _a_day(file, number, sentence)
         yield from _shares(file, number, sentence, claims, named, tables)
         for claim in claims:
             yield from _judged(file, number, claim, claims, sentence, rows, named, _prices(lines, number))
@@ -219,12 +220,40 @@ def _heading(heading: str) -> str:
 # ---- days
 
 _DAYS = re.compile(rf"{_NUMBER}\s?(?:days?|jours|dias|tagen?|giorni|dni)\b(?! (?:x|×|a|per|of|de|x 24)\b)", re.IGNORECASE)
+_LASTS = re.compile(r"\d\s?(?:days?|jours|d[ií]as|tagen?|giorni|dni)\b|\b(?:day|jour|tag|d[ií]a|giorno)\b", re.IGNORECASE)
 _PER = r"(?:/|per|a|par|pro|por|al)"
-_RATE = re.compile(rf"{_NUMBER}\s?([kKM])?\s?(?:tok(?:en)?s?|jetons)\s?{_PER}\s?s(?:ec(?:ond)?)?\b", re.IGNORECASE)
-_A_DAY = re.compile(rf"{_NUMBER}\s?([MBT])\s?(?:tok(?:en)?s?|jetons)? ?{_PER} ?(?:day|jour|tag|dia|giorno)\b")
+_MANY = r"([kKMBT]|(?:milli?on|bil?lion|trillion|milliard|miliard|millon)(?:s|en|es|i)?(?: de| di| of)?)"
+_RATE = re.compile(rf"{_NUMBER}\s?{_MANY}?\s?(?:tok(?:en)?s?|jetons)\s?{_PER}\s?"
+                   r"s(?:ec(?:onde?)?|ekunde|egundo|econdo)?\b", re.IGNORECASE)  # fmt: skip
+_A_DAY = re.compile(rf"{_NUMBER}\s?{_MANY}\s?(?:tok(?:en)?s?|jetons)? ?{_PER} ?(?:day|jour|tag|dia|giorno)\b", re.IGNORECASE)
 _TOKENS = re.compile(rf"{_NUMBER}\s?([BT])(?![\w-])(?! ?(?:param|model|total|active|(?:tok(?:en)?s? ?)?{_PER} ))")
 _STEPS = re.compile(rf"{_NUMBER}\s(?:steps|iterations|updates|pas|pasos|schritte)\b", re.IGNORECASE)
-_THOUSANDS = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
+_THOUSANDS = {"k": 1e3, "m": 1e6, "mil": 1e6, "b": 1e9, "bil": 1e9, "t": 1e12, "tri": 1e12}
+
+
+def _times(letters: str) -> float:
+    """What a letter or a word of many stands for; a milliard is a thousand millions."""
+    word = letters.casefold()
+    return 1e9 if word.startswith(("milliard", "miliard")) else _THOUSANDS.get(word[:3], 1.0)
+
+
+def _a_day(file: str, number: int, sentence: str) -> Iterator[Finding]:
+    """Tokens of a day that are not those of a second, where both stand in one sentence."""
+    plain = plain_letters(re.sub(r"(?<=\d)[ \u00a0\u202f](?=\d{3}(?!\d))", "", sentence))
+    rates, days = list(_RATE.finditer(plain)), list(_A_DAY.finditer(plain))
+    if not len(rates) == len(days) == 1:
+        return
+    shown, scale = decimal(days[0][1]), _times(days[0][2])
+    meant = float(decimal(rates[0][1])) * _times(rates[0][2] or "") * 86400 / scale
+    value, half = float(shown), 0.5 * 10.0 ** -digits.places(days[0][1])
+    if not value or not meant or abs(value / meant - 1) < 0.06 + half / value:
+        return
+    typed = {slip.text for slip in digits.slips(shown, (meant * 0.985, meant * 1.015)) if slip.how in CLEAR}
+    if len(typed) == 1:
+        right = typed.pop().replace(".", "," if "," in days[0][1] else ".")
+        message = f"{days[0][1]} -> {right}: so many are {rates[0][1]} a second"
+        yield Finding(file=file, line=number, code="aggregate", level="error", message=message, column="tokens a day",
+                      printed=days[0][1], proposed=right)  # fmt: skip
 
 
 def _lasting(file: str, number: int, sentence: str, named: list[tuple[Row, frozenset[str]]], rows: list[Row]
@@ -234,7 +263,7 @@ def _lasting(file: str, number: int, sentence: str, named: list[tuple[Row, froze
     days = [match[1] for match in _DAYS.finditer(plain)]
     if len(days) != 1 or len(re.sub(r"\D", "", days[0])) < 2:
         return
-    tokens, rates, a_day = ([float(decimal(one)) * _THOUSANDS.get(letter, 1.0) for one, letter in pattern.findall(plain)]
+    tokens, rates, a_day = ([float(decimal(one)) * _times(letter) for one, letter in pattern.findall(plain)]
                             for pattern in (_TOKENS, _RATE, _A_DAY))  # fmt: skip
     steps = [float(decimal(one)) for one in _STEPS.findall(plain)]
     surely = [row for row, by in named if not any(by < other for _, other in named)]

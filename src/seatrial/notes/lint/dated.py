@@ -79,6 +79,10 @@ def _told(mates: list[Row], start: str, end: str) -> Iterator[Finding]:
         if last >= first and not (late and once and not early):
             continue
         ends, starts = list(_slips(last, first, high)), list(_slips(first, low, last))
+        if last < first and not ends and not starts and low <= last and first <= high:  # one stands where the other belongs
+            message = f"{start} {row.cells[start]} -> {row.cells[end]}: ends before it begins, and exchanged it fits the others"
+            yield row.find("date-order", "error", message, column=start, printed=row.cells[start], proposed=row.cells[end])
+            continue
         chosen = (end, last, ends) if ends and not (starts and last <= high and first < low) else (start, first, starts)
         heading, was, meant = chosen
         shown = row.cells[heading]

@@ -13,7 +13,7 @@ from seatrial.notes.lint.broken import Broken, Kept, has_flops, is_found
 from seatrial.notes.lint.headings import EXTRA
 from seatrial.notes.lint.labels import bits_of
 from seatrial.notes.lint.relations import GRAVE, RELATIONS, SMALL, Relation, Rule, is_measure, residue, slack, wobble
-from seatrial.notes.lint.row import Row
+from seatrial.notes.lint.row import MEASURED, Row
 from seatrial.tables.headings import clean, normal
 from seatrial.tables.tongues import in_english
 
@@ -50,7 +50,7 @@ def habits(judged: dict[Row, tuple[list[Broken], list[Kept]]]) -> set[tuple[Row,
         of_table = Counter(row.key for row in dict.fromkeys(row for _, row in each))
         for at, (off, row) in enumerate(each):
             alike = [other for other_off, other in each[max(0, at - 20) : at + 20] if abs(other_off - off) < 0.006]
-            if name in BY_WHAT_IS_UNSAID and of_table[row.key] > 1:
+            if name in BY_WHAT_IS_UNSAID and (of_table[row.key] > 1 or _never_ran(row)):
                 found.add((row, name))
                 continue
             if plain[row, name] >= 2 * len(alike):
@@ -59,6 +59,11 @@ def habits(judged: dict[Row, tuple[list[Broken], list[Kept]]]) -> set[tuple[Row,
             if len(alike) > 2 or len(alike) == 2 and (len(kin) == 1 or not row.shows("gbs")):
                 found.add((row, name))
     return found
+
+
+def _never_ran(row: Row) -> bool:
+    """Whether a row has no figure that would tell with which batch it ran."""
+    return not any(getattr(row.record, name) for name in ("sec_per_it", *MEASURED))
 
 
 def _all_said(row: Row, relation: Relation, rule: Rule, batch: bool) -> bool:

@@ -33,7 +33,7 @@ CLOSE, OFF, MOST = 0.012, 0.077, 0.06
 leave open."""
 OVERHEAD = 0.25
 """By how much hours on the clock may exceed those of the steps, where rows agree on it."""
-COUNTS = ("gpus", "nodes")
+COUNTS = ("gpus", "nodes", "gbs")
 """What nobody has 513 of."""
 THOUSAND = math.log(1000.0)
 CLEAR = ("the point moved", "two digits exchanged", "a digit too many", "a digit lost")
@@ -45,12 +45,14 @@ _SPENT = {re.compile(rf"(?:total )?{_OF_DEVICE} ?(?:hours?|hrs?|h)|(?:hours?|ore
           re.compile(r"(?:total )?node ?(?:hours?|hrs?|h)"): "nodes"}  # fmt: skip
 _TOKENS = re.compile(r"(?:(?:total|training|train|seen|trained) )?(?:tokens?|toks?)(?: seen| trained| total)?(?: in)?"
                      r"(?: ([bmtgk]|billions?|millions?|trillions?|1e\d+))?|"
-                     r"([bmtg]) ?tokens?|gtok(en)?s?")  # fmt: skip
+                     r"(?:d )?([bmtg]) ?tokens?|gtok(en)?s?")  # fmt: skip
 _EACH = rf"(?: (?:per|a|each|pro|je|par|por))? {_OF_DEVICE}"
 _ENERGY = {re.compile(r"(?:energy |total )?kwh"): ("energy", 1.0), re.compile(r"(?:energy |total )?mwh"): ("energy", 1e3),
            re.compile(r"(?:power |draw )?kw"): ("power", 1.0), re.compile(r"(?:power |draw )?w"): ("power", 1e-3),
            re.compile(rf"(?:(?:mean |avg )?(?:power |draw ))?kw{_EACH}"): ("power each", 1.0),
            re.compile(rf"(?:(?:mean |avg )?(?:power |draw ))?w{_EACH}"): ("power each", 1e-3)}  # fmt: skip
+_AT_POWER = re.compile(rf"kWh ?\((?:at |bei |a |@ ?)?({NUMBER.pattern}) ?(k?)W\)", re.IGNORECASE)
+"""Energy of a power that the heading says."""
 _A_PRICE_EACH = re.compile(rf"(?:(?:price|rate|usd|eur|chf|dollars?|euros?)? ?)*(?:per|a)?(?: {_OF_DEVICE})?(?: and)? ?"
                            r"(?:per |a )?(?:h|hr|hour)")  # fmt: skip
 """Of one device's hour, under a heading that names money."""
@@ -80,7 +82,7 @@ def check(sheet: Sheet) -> list[Finding]:
     for mates in sheet.tables.values():
         if FEWEST <= len(mates) <= MOST_ROWS and mates[0].tabular:
             columns = _columns(tuple(mates[0].record.printed))
-            if len(columns) > 1 or columns and _of_steps(mates[0]):
+            if len(columns) > 1 or columns and mates[0].record.iteration:
                 found += _told([row for row in mates if not is_aggregate(row)], columns)
     return found
 
@@ -95,6 +97,7 @@ def _columns(headings: tuple[str, ...]) -> dict[str, tuple[str, float]]:
         hours = next((unit for pattern, unit in _TIMES.items() if pattern.fullmatch(words)), None)
         of = next((of for pattern, of in _SPENT.items() if pattern.fullmatch(words)), None)
         tokens = _TOKENS.fullmatch(words)
+        at_power = _AT_POWER.fullmatch(clean(heading))
         energy = next((one for pattern, one in _ENERGY.items() if pattern.fullmatch(words)), None)
         if hours is not None:
             found[heading] = "hours", hours * times
@@ -102,6 +105,8 @@ def _columns(headings: tuple[str, ...]) -> dict[str, tuple[str, float]]:
             found[heading] = of, times
         elif energy is not None:
             found[heading] = energy
+        elif at_power is not None and (kilowatts := float(decimal(at_power[1])) * (1.0 if at_power[2] else 1e-3)) > 0:
+            found[heading] = "energy of hours", 1 / kilowatts
         elif _MONEY.search(f"{words} {heading}") and _A_PRICE_EACH.fullmatch(words):
             found[heading] = "price each", 1.0
         elif _MONEY.search(f"{words} {heading}") and not re.search(r"\bper\b|/", f"{words} {heading}"):
@@ -141,7 +146,7 @@ def _ways(row: Row, columns: dict[str, tuple[str, float]]) -> list[_Way]:
             continue
         value, open_ = math.log(figure[0] * unit), figure[1]
         own = (EXTRA + heading, 1)
-        if kind == "hours":
+        if kind in ("hours", "energy of hours"):
             found.append(_Way(heading, value, open_, (own,)))
         elif kind in ("world", "nodes"):
             count = row.world if kind == "world" else row.get("nodes")
@@ -156,9 +161,13 @@ def _ways(row: Row, columns: dict[str, tuple[str, float]]) -> list[_Way]:
         elif kind == "energy" and (power := _figure(row, named.get("power", ""))) is not None:
             hours = value - math.log(power[0] * columns[named["power"]][1])
             found.append(_Way(heading, hours, open_ + power[1], (own, (EXTRA + named["power"], -1))))
+        elif kind == "money" and each is not None and (own_price := _listed(row)) is not None:
+            found.append(_Way(heading, value - math.log(own_price) - each, open_, (own,)))
         elif kind == "money":
             power, price = _figure(row, named.get("power", "")), prices.get("kwh")
-            if price and power is not None:
+            if price and (at := named.get("energy of hours")) is not None:
+                found.append(_Way(heading, value - math.log(price / columns[at][1]), open_, (own,)))
+            elif price and power is not None:
                 hours = value - math.log(price * power[0] * columns[named["power"]][1])
                 found.append(_Way(heading, hours, open_ + power[1], (own,)))
             elif (price := prices.get("hour")) and row.world and row.shows("gpus") and _of_one_device(row):
@@ -167,6 +176,10 @@ def _ways(row: Row, columns: dict[str, tuple[str, float]]) -> list[_Way]:
             # 2T tokens were chosen.
             open_ = 0.0 if open_ > 0.02 else open_ + rate[1]
             found.append(_Way(heading, value - rate[0] - math.log(3600), open_, (own, *rate[2])))
+    samples = row.printed("samples_per_s") if row.shows("samples_per_s") else None
+    if samples is not None and samples.value > 0 and row.record.iteration and row.shows("iteration") and row.shows("gbs"):
+        hours = math.log(row.record.iteration * (row.record.gbs or 1) / samples.value / 3600)
+        found.append(_Way("samples", hours, samples.slack, (("samples_per_s", -1), ("iteration", 1), ("gbs", 1))))
     if _of_steps(row) and row.shows("iteration") and row.shows("sec_per_it") and row.record.time_unit != "it/s":
         step = row.printed("sec_per_it")
         if step is not None and row.record.iteration and step.value > 0:
@@ -197,6 +210,26 @@ def _prices(lines: tuple[str, ...]) -> dict[str, float]:
     return {unit: prices.pop() for unit, prices in found.items() if len(prices) == 1 and min(prices) > 0}
 
 
+_PER_HOUR = re.compile(rf"(?:per|a|an|/) ?(?:{_OF_DEVICE}[ -]?)?(?:hour|hr|h)\b", re.IGNORECASE)
+_LISTED = re.compile(rf"(?<![\w.-])([A-Za-z][\w.]*\d\w*)(?: at|:| =)? ?"
+                     rf"(?:[$€£]\s?({NUMBER.pattern})|({NUMBER.pattern})\s?[$€£])")  # fmt: skip
+
+
+@functools.lru_cache(maxsize=64)
+def _price_list(lines: tuple[str, ...]) -> dict[str, float]:
+    """Device -> price of its hour, from the one line that lists several: `v5e $1.20, v5p $4.20`."""
+    lists = [found for line in lines if len(line) <= 2000 and line[:1] != "|" and _PER_HOUR.search(line)
+             and len(found := _LISTED.findall(line)) > 1]  # fmt: skip
+    return {name.casefold(): float(decimal(one or other)) for name, one, other in lists[0]} if len(lists) == 1 else {}
+
+
+def _listed(row: Row) -> float | None:
+    """The price of an hour of the device that the row names first."""
+    prices = _price_list(row.sheet.text(row).lines)
+    cell = next(iter(row.cells.values()), "").casefold() if prices else ""
+    return next((price for name, price in prices.items() if price and re.match(rf"{re.escape(name)}(?!\w)", cell)), None)
+
+
 def _rate(row: Row) -> tuple[float, float, tuple[tuple[str, int], ...]] | None:
     """Tokens a second of all devices, as a logarithm, with what it is worked out from."""
     figure = row.printed("tokens_per_s") if row.shows("tokens_per_s") else None
@@ -205,6 +238,9 @@ def _rate(row: Row) -> tuple[float, float, tuple[tuple[str, int], ...]] | None:
     each = row.printed("tokens_per_s_per_process") if row.shows("tokens_per_s_per_process") else None
     if each is not None and each.value > 0 and row.world and row.world > 1:
         return math.log(each.value * row.world), each.slack, (("tokens_per_s_per_process", -1),)
+    step = row.printed("sec_per_it") if row.shows("sec_per_it") and row.record.time_unit != "it/s" else None
+    if step is not None and step.value > 0 and row.record.gbs and row.shows("gbs") and row.seq and row.shows("iteration"):
+        return math.log(row.record.gbs * row.seq / step.value), step.slack, (("gbs", -1), ("sec_per_it", 1))
     return None
 
 
@@ -227,7 +263,7 @@ def _told(rows: list[Row], columns: dict[str, tuple[str, float]]) -> Iterator[Fi
         offs_of = {(one, other): (abs(its[one].hours - its[other].hours - constant), its[one].open_ + its[other].open_)
                    for (one, other), (constant, _) in law.items() if one in its and other in its}  # fmt: skip
         broken = [pair for pair, (off, may) in offs_of.items() if off > OFF + may]
-        fine = {name for pair, (off, may) in offs_of.items() if off <= 2 * CLOSE + may for name in pair}
+        fine = [pair for pair, (off, may) in offs_of.items() if off <= 2 * CLOSE + may]
         if broken and not row.settled and not row.reasons:
             yield _finding(row, its, law, broken, fine)
 
@@ -244,14 +280,18 @@ def _kept(offs: list[tuple[float, float]], constant: float) -> int:
 
 
 def _finding(row: Row, ways: dict[str, _Way], law: dict[tuple[str, str], tuple[float, int]],
-             broken: list[tuple[str, str]], fine: set[str]) -> Finding:  # fmt: skip
+             broken: list[tuple[str, str]], fine: list[tuple[str, str]]) -> Finding:  # fmt: skip
     """Which cell it is: one that is part of no pair that agrees, and that a slip of the hand explains."""
-    sound = {cell for name in fine for cell, _ in ways[name].cells}
+    # What two ways have in common cancels: that they agree says nothing of it.
+    sound = {cell for pair in fine for cell, _ in {*ways[pair[0]].cells} ^ {*ways[pair[1]].cells}}
     meant: dict[str, tuple[str, str]] = {}
+    agreeing = {name for pair in fine for name in pair}
     for one, other in broken:
         off = ways[one].hours - ways[other].hours - law[one, other][0]
-        for name, more in ((one, off), (other, -off)):
-            for cell, power in ways[name].cells if name not in fine else ():
+        for name, against, more in ((one, other, off), (other, one, -off)):
+            if agreeing and against not in agreeing:
+                continue
+            for cell, power in ways[name].cells:
                 made = _mended(row.cell(cell), math.exp(-more * power), whole=cell in COUNTS) if cell not in sound else None
                 if made is not None and not meant.get(cell, ("", ""))[1]:
                     meant[cell] = made
@@ -259,6 +299,7 @@ def _finding(row: Row, ways: dict[str, _Way], law: dict[tuple[str, str], tuple[f
     chosen = clear if len(clear) == 1 else meant if len(meant) == 1 else {}
     if not chosen and "iteration" in meant and _as_many_tokens(row, meant["iteration"][0]):
         chosen = {"iteration": meant["iteration"]}
+    chosen = chosen or _exchanged(row, meant)
     one, other = broken[0]
     kept = max(law[pair][1] for pair in broken)
     level: Level = "error" if kept > 1 or fine else "warning"
@@ -273,6 +314,14 @@ def _finding(row: Row, ways: dict[str, _Way], law: dict[tuple[str, str], tuple[f
     text, how = chosen[cell]
     message = f"{column} {printed} -> {text}{how}: {said}"
     return row.find("aggregate", level, message, column=column, printed=printed, proposed=text)
+
+
+def _exchanged(row: Row, meant: dict[str, tuple[str, str]]) -> dict[str, tuple[str, str]]:
+    """The first of two cells each of which should be what the other one is."""
+    pairs = [(one, other) for one, other in itertools.combinations(meant, 2) if all(
+        (value := digits.alone(row.cell(there))) and abs(float(meant[here][0].replace(",", "")) / value - 1) < 2 * CLOSE
+        for here, there in ((one, other), (other, one)))]  # fmt: skip
+    return {one: (row.cell(other), f" (exchanged with {row.column(other)})") for one, other in pairs[:1]}
 
 
 def _as_many_tokens(row: Row, steps: str) -> bool:

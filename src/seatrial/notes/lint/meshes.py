@@ -8,6 +8,7 @@ import math
 import re
 from collections import Counter
 
+from seatrial.notes.lint import digits
 from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
@@ -31,13 +32,16 @@ def check(sheet: Sheet) -> list[Finding]:
                     if row.record.gpus and (sides := _sides(cell := row.record.printed.get(heading, "")))]  # fmt: skip
             odd = [each for each in rows if math.prod(each[2]) != each[0].record.gpus]
             told = [row for row, _, _ in odd if row.reasons or row.product]  # by the layout itself
-            if len(rows) - len(odd) >= max(FEWEST, MOST * len(rows)) and len({sides for _, _, sides in rows}) > 1:
+            fewest = FEWEST - 1 if _NAMED.search(heading) else FEWEST
+            if len(rows) - len(odd) >= max(fewest, MOST * len(rows)) and len({sides for _, _, sides in rows}) > 1:
                 known = {(row.record.gpus, sides) for row, _, sides in rows}
                 found += [_finding(row, heading, cell, sides, known) for row, cell, sides in odd if row not in told]
-        found += _of_one_node(mates)
+        found += _of_one_node(mates) or _filled(mates)
     return found
 
 
+_NAMED = re.compile(r"\b(?:fsdp|dp|data|tp|tensor|model|pp|pipeline|pipe|replica)s?\b.*[x×*,].*"
+                    r"\b(?:fsdp|dp|data|tp|tensor|model|pp|pipeline|pipe|replica)s?\b", re.IGNORECASE)  # fmt: skip
 _BOUND = re.compile(r"thread|core|omp|bind|numa|socket", re.IGNORECASE)
 
 
@@ -61,6 +65,36 @@ def _of_one_node(mates: list[Row]) -> list[Finding]:
     return []
 
 
+_PARTS = (re.compile(r"(?:rank|proc|process|task|worker)(?:e?s)?\b.*\b(?:node|host)", re.IGNORECASE),
+          re.compile(r"thread|omp", re.IGNORECASE), re.compile(r"\bcores?\b(?!.*\bper (?:rank|proc|task))", re.IGNORECASE))
+
+
+def _filled(mates: list[Row]) -> list[Finding]:
+    """Processes of a node, threads of each, and the cores that they use, each in a column of its own."""
+    columns = [[name for name in mates[0].record.printed if part.search(name)] for part in _PARTS] if len(mates) > 2 else []
+    if not columns or any(len(names) != 1 for names in columns):
+        return []
+    names = [each[0] for each in columns]
+    counts = {row: values for row in mates
+              if all(values := [int(digits.alone(row.cells.get(name, "")) or 0) for name in names])}  # fmt: skip
+    odd = [row for row, (ranks, threads, cores) in counts.items() if ranks * threads != cores]
+    if len(odd) != 1 or len({*map(tuple, counts.values())}) < 3 or odd[0].reasons:
+        return []
+    row, (ranks, threads, cores) = odd[0], counts[odd[0]]
+    above = row.mates[row.place - 1].cells if row.place else {}
+    fitting = {names[0]: (cores, threads), names[1]: (cores, ranks), names[2]: (ranks * threads, 1)}
+    meant = {name: whole // part for name, (whole, part) in fitting.items() if whole % part == 0}
+    pasted = [name for name in meant if above.get(name) == row.cells[name] and not any(
+        mate.cells.get(name) == above.get(name) for mate in mates if mate not in (row, row.mates[row.place - 1]))]  # fmt: skip
+    most = Counter(values[2] for mate, values in counts.items() if mate is not row).most_common(1)[0]
+    only = pasted[0] if len(pasted) == 1 else names[2] if most[1] > 1 and cores != most[0] == ranks * threads else None
+    options = "; ".join(f"{name} {value}" for name, value in meant.items())
+    message = f"{ranks} x {threads} = {ranks * threads} and not {cores}, as in the other rows: {options}"
+    name = only or names[1]
+    return [row.find("world-size", "error", message, column=name, printed=row.cells[name],
+                     proposed=str(meant[only]) if only else None)]  # fmt: skip
+
+
 def _sides(cell: str) -> tuple[int, ...]:
     if _MESH.fullmatch(cell):
         return tuple(map(int, re.findall(r"\d+", cell)))
@@ -81,7 +115,10 @@ def _finding(
     meant = [(*sides[:at], devices * side // product, *sides[at + 1 :]) for at, side in enumerate(sides)
              if product and devices * side % product == 0]  # fmt: skip
     new = [each for each in meant if (devices, each) not in known]
-    only = new[0] if len(new) == 1 else meant[0] if len(meant) == 1 else None
+    # Each side is one that another row has on the same axis.
+    usual = [each for each in meant if all(any(len(its) > at and its[at] == side for _, its in known if its != sides)
+                                           for at, side in enumerate(each))]  # fmt: skip
+    only = new[0] if len(new) == 1 else meant[0] if len(meant) == 1 else usual[0] if len(usual) == 1 else None
     message = f"{heading} {cell}: {' x '.join(map(str, sides))} = {product}, and the row has {devices}"
     numbers = iter(map(str, only or ()))
     proposed = re.sub(r"(?<!ep)(?<!\d)\d+", lambda _: next(numbers), cell) if only else None

@@ -11,6 +11,7 @@ import statistics
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 from seatrial.notes.lint import relations, shares
 from seatrial.notes.lint.broken import broken_and_kept
@@ -285,7 +286,7 @@ def _capacity(row: Row) -> list[Finding]:
         # Several devices: what the row names counts, and a size beside that name, if there is one.
         whole = row.device.memory_gib, f"{row.device.name} has {row.device.memory_gib:g} GiB"
     else:
-        whole = text.physical(row.record.source_line)
+        whole = text.physical(row.record.source_line) or _by_file(row.record.source_file)
     # A device of 80 GB has 80 GiB, which are 85.9 GB where somebody counts in thousands.
     most = whole[0] * (1.01 if row.record.mem_unit in ("GiB", "MiB") else 1.075) if whole is not None else math.inf
     over = memory > most
@@ -305,6 +306,13 @@ def _capacity(row: Row) -> list[Finding]:
                      f"{shown} is more than the usable {usable[0]:g} GB ({usable[1]})", name="mem_value")
         ]
     return []
+
+
+@functools.lru_cache(maxsize=256)
+def _by_file(name: str) -> tuple[float, str] | None:
+    """The memory of the device that a file is named after, where its text names none: `sweep_h100.csv`."""
+    device = device_named(re.sub(r"[_\W]+", " ", Path(name).stem))
+    return (device.memory_gib, f"{device.name}, as the file is called, has {device.memory_gib:g} GiB") if device else None
 
 
 _NEEDED = 1.1
@@ -423,7 +431,7 @@ def _by_size(mates: list[Row]) -> list[Finding]:
     batches = all(row.record.gbs for row in rows)
     for name in ("tflops", "mfu") if len({row.record.size_label for row in rows}) > 1 else ():
         ways = [{row: share for row in rows if (share := _of_size(row, name, attention, batches))}
-                for attention in (False, True)]  # fmt: skip
+                for attention in (0.0, 0.5, 1.0)]  # fmt: skip
         if len(ways[0]) < 4 or len({row.record.size_label for row in ways[0]}) < 2:
             continue
         ordered = [sorted(shares.values()) for shares in ways]
@@ -436,20 +444,25 @@ def _by_size(mates: list[Row]) -> list[Finding]:
             at = min(range(len(ranges)), key=lambda way: ranges[way][1] / ranges[way][0])  # how the other rows count
             offs = [max(low / shares[row], shares[row] / high) for shares, (low, high) in zip(ways, ranges)]
             low, high = ranges[at]
-            if high > _ALIKE * low or offs[at] < max(_OFF_SIZE, (high / low) ** 1.5) or min(offs) < 1.1:
+            near = offs[at] < max(_OFF_SIZE, (high / low) ** 1.5)
+            # Rows that hardly differ show two digits exchanged that are off by less.
+            least = min((off for off, (few, many) in zip(offs, ranges) if many <= _ALIKE * few), default=0.0)
+            if high > _ALIKE * low or least < 1.1 or near and high > _HARDLY * low:
                 continue
             others = [share for mate, share in ways[at].items() if mate is not row]
-            if (finding := _of_its_name(row, ways[at][row] / statistics.median(others))) is not None:
+            if not near and (finding := _of_its_name(row, ways[at][row] / statistics.median(others))) is not None:
                 found.append(finding)
                 continue
             ends = [figure.shown(figure.value * share / ways[at][row]) for share in (0.93 * low, 1.07 * high)]
             typed = slip(figure.like(figure.value), (ends[0], ends[1]))
             likely = typed is not None and typed.how in ("the point moved", "two digits exchanged")
+            if near and not (typed is not None and typed.how == "two digits exchanged"):
+                continue
             text = f"{typed.text}{'%' if row.cell(name).endswith('%') else ''}" if typed is not None and likely else None
             about = f"{ends[0]:.3g} to {ends[1]:.3g} for {row.record.size_label} and its tokens, as the other rows have it"
             message = f"{row.column(name)} {row.cell(name)}, but {about}" + (f" ({typed.how})" if typed and likely else "")
             code = "tflops-mismatch" if name == "tflops" else "rate-mismatch"
-            found.append(row.find(code, "error", message, name=name, proposed=text))
+            found.append(row.find(code, "warning" if near else "error", message, name=name, proposed=text))
     return found
 
 
@@ -476,11 +489,11 @@ def _of_its_name(row: Row, off: float) -> Finding | None:
 
 _ROUNDED = 0.12
 """Within which a name rounds the number of parameters."""
-_ALIKE, _OFF_SIZE = 1.35, 1.2
+_ALIKE, _OFF_SIZE, _HARDLY = 1.35, 1.2, 1.12
 """By which factor rows differ in what they count for a parameter and token; and from which on one is off."""
 
 
-def _of_size(row: Row, name: str, attention: bool, batches: bool) -> float | None:
+def _of_size(row: Row, name: str, attention: float, batches: bool) -> float | None:
     """TFLOPs or the share of the peak over what the parameters of the label and the tokens need."""
     record, value, size = row.record, row.get(name), label_parameters(row.record.size_label)
     world, device = row.world, row.device
@@ -493,7 +506,7 @@ def _of_size(row: Row, name: str, attention: bool, batches: bool) -> float | Non
     peak = 1.0 if name == "tflops" else (device.peak_tflops.get("bf16") or 1.0) if device else 1.0
     # Of a usual shape: the hidden size is about 128 for each layer.
     layers = row.record.layers or (size[0] / (12 * 128**2)) ** (1 / 3)
-    more = 12 * layers * (row.record.hidden or 128 * layers) * (row.seq or 2048) if attention else 0.0
+    more = attention * 12 * layers * (row.record.hidden or 128 * layers) * (row.seq or 2048)
     return value * peak * 1e12 / ((6 * size[0] + more) * tokens)
 
 

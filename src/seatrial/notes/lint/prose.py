@@ -521,7 +521,8 @@ _LIMIT = re.compile(
 )
 _OF_MEMORY = re.compile(r"mem|GPU|node|device|usable|card", re.IGNORECASE)
 _OF_A_DEVICE = re.compile(
-    r"\b(A100|H100|H200|H800|A800|V100|P100|A40|L40S?|L4|T4|H20|B[123]00|G[BH][23]00|MI\d+X?|(?:TPU )?v[2-6][ep]?)\b"
+    r"\b(A100|H100|H200|H800|A800|V100|P100|A40|A[456]000|A30|L40S?|L4|T4|H20|B[123]00|G[BH][23]00|MI\d+X?|"
+    r"(?:TPU )?v[2-6][ep]?)\b"
     r"[^|\n\d]{0,12}?(?:\d+(?:\.\d+)? ?[TP]FLOP[^|\n.;]{0,24}?)?(\d{2,3}) ?Gi?B\b(?! per node| a node|/node)", re.IGNORECASE
 )
 _A_DEVICE = re.compile(

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import operator
 import re
 from collections import Counter
@@ -14,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from seatrial.notes.lint.digits import alone, slip
 from seatrial.notes.lint.findings import Finding, Level
 from seatrial.notes.lint.headings import field_of, kind_beside
+from seatrial.notes.lint.labels import label_parameters
 from seatrial.notes.lint.row import MEASURED, Row
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.lint.totals import is_aggregate
@@ -33,7 +35,7 @@ _UNITS = re.compile(
 _GROUPS = re.compile(r"\d{1,3}(?:[ ,'\u00a0\u2009\u202f]\d{1,4})+(?:\.\d+)?")
 _FOREIGN = re.compile(r"' is (?:a share|memory|FLOP/s|another rate)$")
 _FRACTION = re.compile(r" is not a whole number$")
-_WAITS = re.compile(r"pending|queued|scheduled|submitted|planned|waiting", re.IGNORECASE)
+_WAITS = re.compile(r"pending|queued|scheduled|submitted|planned|waiting|skip(?:ped)?|disabled|not run", re.IGNORECASE)
 _JOB = re.compile(r"\b\d{6,}\b")
 _FIGURES = operator.attrgetter(*MEASURED)
 
@@ -45,7 +47,7 @@ def check(sheet: Sheet) -> list[Finding]:
             found += [*clock(row), *text_in_number(row)]
         found += [*state(row), *contradicted(row), *text_above(row), *backwards(row)]
     for mates in sheet.tables.values():
-        found += [*extrapolated(mates), *dates(mates), *moved_points(mates)]
+        found += [*extrapolated(mates), *dates(mates), *moved_points(mates), *of_another_name(mates)]
     return found
 
 
@@ -143,16 +145,47 @@ _DOES_NOT = {"no", "n", "✗", "✘", "❌", "nein", "non", "否"}
 
 def fits_by_need(sheet: Sheet) -> list[Finding]:
     """Whether a layout fits, beside the memory that it needs: what fails needs more than all that runs."""
-    return [finding for mates in sheet.tables.values() if 4 <= len(mates) <= MOST_FITTED for finding in _fits_by_need(mates)]
+    return [finding for mates in sheet.tables.values() if 4 <= len(mates) <= MOST_FITTED
+            for finding in (*_fits_by_need(mates), *_beyond(mates))]  # fmt: skip
 
 
 MOST_FITTED = 60
 
 
-def _fits_by_need(mates: list[Row]) -> Iterator[Finding]:
-    words = {heading: normal(in_english(clean(heading), surely=True)) for heading in mates[0].record.printed}
+def _need_and_said(row: Row) -> tuple[list[str], list[str]]:
+    """The headings of the memory that is needed, and of whether it fits."""
+    words = {heading: normal(in_english(clean(heading), surely=True)) for heading in row.record.printed}
     need = [heading for heading, title in words.items() if _NEED.search(title) and not _FITS.search(title)]
-    said = [heading for heading, title in words.items() if _FITS.search(title)]
+    return need, [heading for heading, title in words.items() if _FITS.search(title)]
+
+
+_BEYOND = re.compile(r"[>≥] ?(\d+(?:\.\d+)?)")
+
+
+def _beyond(mates: list[Row]) -> Iterator[Finding]:
+    """`>80` is how a table writes the memory of what fails: one such row that went well, or one that failed with less."""
+    said = next((row.cells[heading] for row in mates for heading in row.cells if row.cells[heading][:1] in (">", "≥")), "")
+    need, status = _need_and_said(mates[0]) if said else ([], [])
+    if not need or len(status) != 1:
+        return
+    rows = [(row, row.cells[need[-1]], row.cells[status[0]]) for row in mates
+            if row.cells.get(need[-1]) and row.cells.get(status[0])]  # fmt: skip
+    limits = {row: float(match[1]) for row, memory, _ in rows if (match := _BEYOND.match(memory))}
+    fails = {row for row, _, cell in rows if _is_bare(cell) or cell.lower() in _DOES_NOT}
+    odd = [(row, memory, cell) for row, memory, cell in rows if (row in limits) != (row in fails)]
+    if len(odd) != 1 or not fails & limits.keys() or len(fails | limits.keys()) == len(rows):
+        return
+    row, memory, cell = odd[0]
+    value = alone(memory)
+    if row.reasons or row not in limits and (not value or value * APART > min(limits.values())):
+        return
+    other = next(one for mate, _, one in rows if mate is not row and (mate in fails) != (row in fails))
+    message = f"{cell}, but {need[-1]} {memory}, and what fails has {said}"
+    yield row.find("outcome-vs-figures", "warning", message, column=status[0], printed=cell, proposed=other)
+
+
+def _fits_by_need(mates: list[Row]) -> Iterator[Finding]:
+    need, said = _need_and_said(mates[0])
     if not need or len(said) != 1:
         return
     needs: dict[Row, float] = {row: value for row in mates if (value := alone(row.record.printed.get(need[-1], "")))}
@@ -303,6 +336,41 @@ def moved_points(mates: list[Row]) -> Iterator[Finding]:
             if typed is not None and typed.how == "the point moved":
                 message = f"{row.cell('mfu')} -> {typed.text} (the point moved): the other rows have {low:g} to {high:g}"
                 yield row.find("outlier", "error", message, name="mfu", proposed=typed.text)
+
+
+NAMED, OTHERWISE = 1.3, 1.6
+"""By which factor parameters may differ from the name of their model, and from which on they are another's."""
+
+
+def of_another_name(mates: list[Row]) -> Iterator[Finding]:
+    """Parameters beside the name of a model, near it in all rows but one: `14B` of 7.62B."""
+    rows = mates[:100] if len(mates) > 3 and mates[0].tabular else []
+    sized = [heading for heading, cell in rows[0].cells.items() if _parameters(cell)] if rows else []
+    for pair in itertools.combinations(sized, 2):
+        both = [(row, one, other) for row in rows if (one := _parameters(row.cells.get(pair[0], "")))
+                and (other := _parameters(row.cells.get(pair[1], "")))]  # fmt: skip
+        odd = [row for row, one, other in both if not 1 / OTHERWISE < one / other < OTHERWISE]
+        near = sum(1 / NAMED < one / other < NAMED for _, one, other in both)
+        if len(odd) != 1 or near < max(3, len(both) - 1) or odd[0].reasons:
+            continue
+        # The name is the one with fewer digits.
+        name, exact = sorted(pair, key=lambda heading: sum(len(_number_in(row.cells[heading])) for row, _, _ in both))
+        row = odd[0]
+        its = {mate.cells[exact] for mate, _, _ in both if mate is not row and mate.cells[name] == row.cells[name]}
+        right = its.pop() if len(its) == 1 else None
+        message = f"{exact} {row.cells[exact]}{f' -> {right}' if right else ''}: {name} is {row.cells[name]}"
+        yield row.find("label-vs-params", "error", message, column=exact, printed=row.cells[exact], proposed=right)
+
+
+def _number_in(cell: str) -> str:
+    number = NUMBER.search(cell)
+    return number[0] if number else ""
+
+
+@functools.lru_cache(maxsize=4096)
+def _parameters(cell: str) -> float | None:
+    size = label_parameters(clean(cell)) if cell[-1:] in ("B", "M", "b", "m") and len(cell) < 40 else None
+    return size[0] if size else None
 
 
 _FROM_TO = re.compile(r"(20\d\d)-(\d\d)-(\d\d)\W{1,3}(?:to|bis|until|au|al|a|à|-)?\W{0,3}(20\d\d)-(\d\d)-(\d\d)")

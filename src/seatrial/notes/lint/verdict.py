@@ -93,6 +93,10 @@ def report(row: Row, broken: list[Broken], repairs: list[Repair]) -> list[Findin
         row.settled = False
         if not shown or all(is_found(relation) for relation, _, _ in broken) or _others_will_say(broken):
             return []
+    if len(repairs) == 1 and level == "error" and row.shows(repairs[0].name) and repairs[0].name != "gbs":
+        (only,) = repairs
+        message = f"{row.column(only.name)} {row.cell(only.name)} -> {only.shown}: {facts}"
+        return [row.find(_code(only.name, broken), level, message, name=only.name, proposed=only.shown)]
     return [row.find(_code(shown[0], broken), level, f"{facts}: {open_end}", name=shown[0])]
 
 
