@@ -113,6 +113,12 @@ def _columns(headings: tuple[str, ...]) -> dict[str, tuple[str, float]]:
     return {heading: one for heading, one in found.items() if kinds.count(one[0]) == 1}
 
 
+def lasts(heading: str) -> float | None:
+    """The hours of a unit of time on the clock that stands above a column; None where it is no such time."""
+    kind, unit = _columns((heading,)).get(heading, ("", 0.0))
+    return unit if kind == "hours" else None
+
+
 def _of_steps(row: Row) -> bool:
     return bool(row.record.iteration and row.record.sec_per_it)
 
@@ -162,7 +168,7 @@ def _ways(row: Row, columns: dict[str, tuple[str, float]]) -> list[_Way]:
                 hours = value - math.log(price * power[0] * columns[named["power"]][1])
                 found.append(_Way(heading, hours, open_ + power[1], (own,)))
             elif (price := prices.get("hour")) and row.world and row.shows("gpus") and _of_one_device(row):
-                found.append(_Way(heading, value - math.log(price * row.world), open_, (own,)))
+                found.append(_Way(heading, value - math.log(price * row.world), open_, (own, ("gpus", -1))))
         elif kind == "tokens" and (rate := _rate(row)) is not None:
             # 2T tokens were chosen.
             open_ = 0.0 if open_ > 0.02 else open_ + rate[1]
@@ -227,7 +233,7 @@ def _told(rows: list[Row], columns: dict[str, tuple[str, float]]) -> Iterator[Fi
         offs_of = {(one, other): (abs(its[one].hours - its[other].hours - constant), its[one].open_ + its[other].open_)
                    for (one, other), (constant, _) in law.items() if one in its and other in its}  # fmt: skip
         broken = [pair for pair, (off, may) in offs_of.items() if off > OFF + may]
-        fine = {name for pair, (off, may) in offs_of.items() if off <= 2 * CLOSE + may for name in pair}
+        fine = [pair for pair, (off, may) in offs_of.items() if off <= 2 * CLOSE + may]
         if broken and not row.settled and not row.reasons:
             yield _finding(row, its, law, broken, fine)
 
@@ -244,15 +250,18 @@ def _kept(offs: list[tuple[float, float]], constant: float) -> int:
 
 
 def _finding(row: Row, ways: dict[str, _Way], law: dict[tuple[str, str], tuple[float, int]],
-             broken: list[tuple[str, str]], fine: set[str]) -> Finding:  # fmt: skip
+             broken: list[tuple[str, str]], fine: list[tuple[str, str]]) -> Finding:  # fmt: skip
     """Which cell it is: one that is part of no pair that agrees, and that a slip of the hand explains."""
-    sound = {cell for name in fine for cell, _ in ways[name].cells}
+    # What both of a pair are worked out from may be wrong all the same.
+    sound = {cell for one, other in fine for cell, _ in {*ways[one].cells} ^ {*ways[other].cells}}
     meant: dict[str, tuple[str, str]] = {}
     for one, other in broken:
         off = ways[one].hours - ways[other].hours - law[one, other][0]
         for name, more in ((one, off), (other, -off)):
-            for cell, power in ways[name].cells if name not in fine else ():
-                made = _mended(row.cell(cell), math.exp(-more * power), whole=cell in COUNTS) if cell not in sound else None
+            for cell, power in ways[name].cells:
+                if cell in sound:
+                    continue
+                made = _mended(row.cell(cell), math.exp(-more * power), whole=cell in COUNTS, timed=len(ways[name].cells) == 1)
                 if made is not None and not meant.get(cell, ("", ""))[1]:
                     meant[cell] = made
     clear = {cell: made for cell, made in meant.items() if made[1]}
@@ -286,7 +295,7 @@ def _as_many_tokens(row: Row, steps: str) -> bool:
     return alike and abs(then / others[0] - 1) < CLOSE and abs(now / others[0] - 1) > CLOSE
 
 
-def _mended(cell: str, factor: float, *, whole: bool) -> tuple[str, str] | None:
+def _mended(cell: str, factor: float, *, whole: bool, timed: bool) -> tuple[str, str] | None:
     """The cell with another value, and which slip of the hand explains it; none where nobody has so many."""
     shown = digits.plain(cell)
     value = float(shown) * factor if shown else 0.0
@@ -298,7 +307,11 @@ def _mended(cell: str, factor: float, *, whole: bool) -> tuple[str, str] | None:
     places = max(digits.places(cell), 1) if in_units and value < 100 else digits.places(cell)
     text = f"{value if typed is None else typed.value:,.{places}f}"
     text = text if re.search(r"\d,\d{3}", cell) else text.replace(",", "")
-    return text, " (a thousand times)" if in_units else "" if typed is None else f" ({typed.how})"
+    unit = next((why for of, why in _UNITS.items() if abs(math.log(factor / of)) < CLOSE), "") if timed else ""
+    return text, unit or " (a thousand times)" if in_units else unit if typed is None else f" ({typed.how})"
+
+
+_UNITS = {24.0: " (those are days)", 1 / 24: " (those are hours)", 1 / 60: " (those are minutes)"}
 
 
 def _hours(way: _Way) -> str:
