@@ -426,3 +426,16 @@ def test_hours_under_days_in_chinese(lint):
     """)
     assert lint(note.format("11.9")) == []
     assert [(f.printed, f.proposed) for f in lint(note.format("285.6"))] == [("285.6", "11.9")]
+
+
+def test_a_beginning_and_an_end_that_were_exchanged(lint):
+    note = table("""
+        phase  begin  end  GPUs  GPU hours
+        1a  03 Feb  04 Feb  512  8,704
+        1b  04 Feb  05 Feb  512  11,264
+        2a  05 Feb  06 Feb  1024  26,624
+        2b  {}  1024  23,552
+        2c  08 Feb  09 Feb  1024  12,288
+    """)
+    assert lint(note.format("07 Feb | 08 Feb")) == []
+    assert [(f.column, f.printed, f.proposed) for f in lint(note.format("08 Feb | 07 Feb"))] == [("begin", "08 Feb", "07 Feb")]

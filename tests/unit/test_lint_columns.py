@@ -500,3 +500,15 @@ def test_a_time_in_another_unit_is_proposed_in_that_of_its_column(lint):
     """)
     assert lint(note.format("43510 ms")) == []
     assert [f.proposed for f in lint(note.format("43.5 ms"))] == ["43500 ms"]
+
+
+def test_the_name_of_a_slice_counts_cores(lint):
+    note = "v5p (459 TFLOP/s, 95 GB), sequence 8192, one sequence per chip.\n\n" + table("""
+        slice  chips  remat  tokens/step  s/step  tok/s
+        v5p-64  32  full  0.26M  2.82  93k
+        v5p-128  {}  full  0.52M  2.80  187k
+        v5p-128  64  dots  0.52M  2.11  248k
+        v5p-256  128  dots  1.05M  2.12  495k
+    """)
+    assert lint(note.format(64)) == []
+    assert [(f.line, f.code, f.proposed) for f in lint(note.format(128))] == [(6, "world-size", "64")]

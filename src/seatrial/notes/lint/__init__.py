@@ -83,7 +83,7 @@ OF_COLUMNS: tuple[Rule, ...] = (relations.learn, repairs.check, together.check, 
 """Those that ask of no row whether it is a run."""
 BESIDES: tuple[Rule, ...] = (lasted.check, told.check, compared.check, claimed.check, published.check, epochs.check,
                              denied_shape.check, denied.column_otherwise, shapes.check, experts.check_spread, dated.check,
-                             status.fits_by_need)
+                             status.fits_by_need, meshes.check_slices)
 """Those that speak of lines of which nothing else was said, in either kind of table."""
 
 
