@@ -512,3 +512,9 @@ def test_the_name_of_a_slice_counts_cores(lint):
     """)
     assert lint(note.format(64)) == []
     assert [(f.line, f.code, f.proposed) for f in lint(note.format(128))] == [(6, "world-size", "64")]
+
+
+def test_parameters_to_their_digits_tell_the_width(lint):
+    text = "# Runs\n\nMegatron, 48 layers, hidden {}, 64 heads, seq 2048, vocab 51200 (22.1B).\n"
+    assert lint(text.format(6144)) == []
+    assert [(f.printed, f.proposed) for f in lint(text.format(4096))] == [("4096", "6144")]
