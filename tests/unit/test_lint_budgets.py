@@ -401,3 +401,70 @@ def test_peaks_in_a_column_are_of_one_precision(lint):
     assert [(f.line, f.printed, f.proposed) for f in lint(PEAKS.replace("2,250", "4,500"))] == [(6, "4,500", "2,250")]
     eight = PEAKS.replace("312", "624").replace("989", "1979").replace("2,250", "4,500").replace("bf16", "8 bits")
     assert lint(eight) == []
+
+
+QUARTER = "La hora de GPU se factura a 0,90 €. El MFU medio fue 47,3 y antes 46,1.\n\n" + table("""
+    quién  nota  GPU  horas  horas GPU  coste (€)
+    proyecto A  1,5  32  120  3.840  3.456
+    proyecto B  2,5  32  310  {}  8.928
+    curso  1,4  4  16  64  58
+    proyecto C  2,8  16  96  1.536  {}
+    proyecto D  2,9  64  50  3.200  2.880
+""")
+
+
+def test_points_part_thousands_in_columns_of_any_name(lint):
+    assert lint(QUARTER.format("9.920", "1.382")) == []
+    assert [(f.printed, f.proposed) for f in lint(QUARTER.format("992", "1.382"))] == [("992", "9.920")]
+    assert [(f.printed, f.proposed) for f in lint(QUARTER.format("9.920", "1.832"))] == [("1.832", "1.382")]
+
+
+def test_a_total_below_the_rows_of_a_csv_file(tmp_path):
+    from seatrial.notes.lint import look_at
+
+    rows = "job,gpus,steps,sec_per_step,gpu_h,cost_usd\na,16,6000,9.96,265.6,478.08\nb,32,6000,5.02,267.73,481.92\n" \
+           "c,32,12000,1.67,178.13,320.64\ntotal,,,,{},1280.64\n"
+    path = tmp_path / "spent.csv"
+    path.write_text(rows.format("711.46"), encoding="utf-8")
+    assert [f for f in look_at([str(path)])[0] if f.level != "info"] == []
+    path.write_text(rows.format("611.46"), encoding="utf-8")
+    assert [(f.line, f.printed, f.proposed) for f in look_at([str(path)])[0] if f.level != "info"] == [(5, "611.46", "711.46")]
+
+
+PHASES = "H100 of a cloud, at $2.40 per GPU hour.\n\n" + table("""
+    phase  GPUs  steps  s/step  hours  GPU hours  cost ($)
+    1a  512  50,000  1.22  17  8,704  20.9k
+    1b  512  64,000  1.22  22  11,264  27.0k
+    2a  1024  80,000  1.17  26  26,624  63.9k
+    2c  1024  36,000  1.17  12  12,288  29.5k
+    3  {}  9,000  2.53  6  6,144  14.7k
+""") + "\nTotals: {} tokens in 65,024 GPU hours.\n"
+
+
+def test_devices_that_both_sums_are_divided_by_may_be_what_is_wrong(lint):
+    assert lint(PHASES.format("1024", "1,200B")) == []
+    assert [(f.column, f.proposed) for f in lint(PHASES.format("512", "1,200B"))] == [("GPUs", "1024")]
+
+
+def test_hours_under_days_in_chinese(lint):
+    note = table("""
+        方案  GPU 数  tokens  天  GPU 小时
+        A  64  2T  23.6  36,250
+        B  128  2T  {}  36,557
+        C  128  4T  23.7  72,806
+    """)
+    assert lint(note.format("11.9")) == []
+    assert [(f.printed, f.proposed) for f in lint(note.format("285.6"))] == [("285.6", "11.9")]
+
+
+def test_a_beginning_and_an_end_that_were_exchanged(lint):
+    note = table("""
+        phase  begin  end  GPUs  GPU hours
+        1a  03 Feb  04 Feb  512  8,704
+        1b  04 Feb  05 Feb  512  11,264
+        2a  05 Feb  06 Feb  1024  26,624
+        2b  {}  1024  23,552
+        2c  08 Feb  09 Feb  1024  12,288
+    """)
+    assert lint(note.format("07 Feb | 08 Feb")) == []
+    assert [(f.column, f.printed, f.proposed) for f in lint(note.format("08 Feb | 07 Feb"))] == [("begin", "08 Feb", "07 Feb")]

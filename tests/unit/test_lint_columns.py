@@ -409,3 +409,112 @@ def test_what_no_row_of_a_later_table_keeps_to_is_not_its_rule(lint):
     text = f"# Llama 7B\n\nSequence length 4096.\n\n{first}\nLonger contexts, the same tokens a step:\n\n{longer}"
     assert [f for f in lint(text) if f.level == "error"] == []
     assert [f.line for f in lint(text.replace("3846", "8346")) if f.level == "error"] == [8]
+
+
+def test_mb_beside_accumulation_is_the_micro_batch(lint):
+    note = "Sequence 2048, global batch 256, 32 MI300X (192 GB).\n\n" + table("""
+        try  tp/pp/dp  mb  acc  mem  ms/iter  samples/s
+        1  1/1/32  1  8  61 GB  6400  40.0
+        2  1/1/32  2  4  78 GB  6095  42.0
+        3  2/1/16  1  16  52 GB  5818  44.0
+        4  2/1/16  2  8  64 GB  5565  46.0
+        5  4/1/8  2  16  43 GB  5333  48.0
+    """)
+    assert lint(note) == []
+    (found,) = lint(note.replace("64 GB", "640 GB"))
+    assert (found.line, found.code, found.column) == (8, "memory-over-capacity", "mem")
+
+
+def test_a_slice_by_its_name_has_so_many_chips(lint):
+    note = "Llama 3.2 shapes on v5e, sequence 4096.\n\n" + table("""
+        slice  model  batch (seqs)  step s  MFU
+        v5e-64  1B  128  1.07  35%
+        v5e-128  1B  256  1.07  35%
+        v5e-256  1B  512  1.08  35%
+        v5e-128  3B  128  1.43  34%
+        v5e-256  3B  256  1.45  34%
+        2 × v5e-256  3B  512  1.52  32%
+    """)
+    assert lint(note) == []
+
+
+def test_a_vocabulary_with_a_space_is_one_number(lint):
+    card = "# Plover-7B\n\n| | |\n|---|---|\n| Layers | 32 |\n| Hidden | 4096 |\n| Vocabulary | 96 000 |\n"
+    assert lint(card) == []
+
+
+def test_a_planned_row_may_have_a_date(lint):
+    note = table("""
+        day  GPUs  GBS  step s  tok/s
+        12 May  32  128  1.411  185,790
+        13 May  64  256  1.390  377,185
+        16 May  128  512  planned
+    """).replace("planned |", "planned | |")
+    assert lint(note) == []
+
+
+def test_tokens_of_longer_sequences_are_not_those_of_a_larger_batch(lint):
+    note = table("""
+        Phase  GPUs  steps  batch × seq  tokens (B)  GPU hours
+        stable  256  60,000  1024 × 4096  252  3,630
+        restart  256  42,000  1024 × 4096  176  2,540
+        larger  512  90,000  2048 × 4096  755  11,370
+        long  512  12,000  512 × 16384  101  2,520
+        decay  512  20,000  2048 × 4096  168  2,530
+    """)
+    assert lint(note) == []
+
+
+def test_devices_counted_under_another_heading_deny_no_micro_batch(lint):
+    note = "# Model\n\nSequences of 2048 tokens. The model was trained on 16 GPUs.\n\n## One node\n\n" \
+           "Somebody lent us a box (FSDP, micro batch 16):\n\n" + table("""
+        accum  tokens per step  tokens/s  step
+        1  262,144  390,295  672 ms
+        4  1,048,576  430,949  2433 ms
+        4  1,048,576  476,732  2200 ms
+        8  2,097,152  490,709  4274 ms
+    """)
+    assert [f for f in lint(note) if f.level == "error"] == []
+
+
+def test_memory_with_a_digit_too_many_is_about_what_the_same_splits_need(lint):
+    note = "Sequence 2048, global batch 256, 32 MI300X (192 GB).\n\n" + table("""
+        try  tp/pp/dp  mb  acc  mem  ms/iter  samples/s
+        1  2/1/16  1  16  62 GB  5818  44.0
+        2  2/1/16  2  8  72 GB  5565  46.0
+        3  4/1/8  2  16  42 GB  5333  48.0
+        4  8/1/4  2  32  290 GB  5120  50.0
+        5  8/1/4  4  16  36 GB  4923  52.0
+    """)
+    assert [(f.line, f.proposed) for f in lint(note)] == [(8, "29 GB")]
+
+
+def test_a_time_in_another_unit_is_proposed_in_that_of_its_column(lint):
+    note = "Sequence 2048.\n\n" + table("""
+        machine  effective batch  step  samples/s
+        1x A100  32  44992 ms  0.71
+        1x A100  32  {}  0.74
+        2x A100  32  22098 ms  1.45
+        4x A100  64  22090 ms  2.90
+        4x A100  64  21993 ms  2.91
+    """)
+    assert lint(note.format("43510 ms")) == []
+    assert [f.proposed for f in lint(note.format("43.5 ms"))] == ["43500 ms"]
+
+
+def test_the_name_of_a_slice_counts_cores(lint):
+    note = "v5p (459 TFLOP/s, 95 GB), sequence 8192, one sequence per chip.\n\n" + table("""
+        slice  chips  remat  tokens/step  s/step  tok/s
+        v5p-64  32  full  0.26M  2.82  93k
+        v5p-128  {}  full  0.52M  2.80  187k
+        v5p-128  64  dots  0.52M  2.11  248k
+        v5p-256  128  dots  1.05M  2.12  495k
+    """)
+    assert lint(note.format(64)) == []
+    assert [(f.line, f.code, f.proposed) for f in lint(note.format(128))] == [(6, "world-size", "64")]
+
+
+def test_parameters_to_their_digits_tell_the_width(lint):
+    text = "# Runs\n\nMegatron, 48 layers, hidden {}, 64 heads, seq 2048, vocab 51200 (22.1B).\n"
+    assert lint(text.format(6144)) == []
+    assert [(f.printed, f.proposed) for f in lint(text.format(4096))] == [("4096", "6144")]

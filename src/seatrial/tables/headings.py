@@ -231,8 +231,9 @@ def older(headings: tuple[str, ...]) -> frozenset[str]:
     """Of columns that hold one measure those that are not the record's: before a change and after it the last is, `v0.6
     (ms/step)` beside `v0.7 (ms/step)`; of one figure counted in two ways the first, and that of a device."""
     measured: dict[str, dict[str, list[int]]] = {}
+    micro = _micro_batch(headings)
     for heading in headings:
-        if (field := read_heading(heading).field) in MEASURES:
+        if (field := read_heading(heading).field) in MEASURES and heading != micro:
             mark = _VERSION.search(re.sub(r"[_/-]", " ", clean(heading)))
             at = [1] if mark is None else [2] if mark[1] else [0] if mark[2] else [1, *map(int, mark[3].split("."))]
             measured.setdefault(field, {})[heading] = at
@@ -250,6 +251,13 @@ def older(headings: tuple[str, ...]) -> frozenset[str]:
     if len(paces) > 1 and not all(paces[heading] or normal(heading) in _WEAK for heading in paces):
         given |= {heading for heading, inverse in paces.items() if inverse}  # beside the time that it is one over
     return frozenset(given)
+
+
+def _micro_batch(headings: tuple[str, ...]) -> str:
+    """The heading `mb`, where beside memory or accumulation it means micro-batches and not megabytes."""
+    found = next((heading for heading in headings if heading.strip("*_` ").lower() == "mb"), "")
+    beside = found and any(accumulates(one) or read_heading(one).field == "mem_value" for one in headings if one != found)
+    return found if beside else ""
 
 
 def _counts(heading: str, headings: tuple[str, ...]) -> bool:
@@ -345,7 +353,7 @@ def in_letters(headings: Sequence[str]) -> dict[str, str]:
 _IN_COMPANY: dict[str, tuple[str, Kind, frozenset[str]]] = {
     "global": ("gbs", "count", frozenset({"mbs"})), "b": ("gbs", "count", frozenset({"mbs"})),
     "stage": ("zero_stage", "zero", frozenset({"mbs", "gbs", "dp"})), "kv": ("kv_heads", "count", frozenset({"heads"})),
-    "block": ("seq", "count", frozenset({"mbs", "gbs"})),
+    "block": ("seq", "count", frozenset({"mbs", "gbs"})), "ckpt": ("recompute", "recompute", frozenset({"mbs"})),
     **{word: ("nodes", "count", frozenset({"gpus"})) for word in ("instances", "vms", "servers", "blades", "boxes")},
 }
 """What a word means beside columns of these fields, where no other column says it."""
@@ -384,6 +392,9 @@ def _settled(given: tuple[Column, ...]) -> list[Column]:
     columns = [Column(heading=one.heading, field=letters[one.heading], kind="count") if one.heading in letters else one
                for one in columns]  # fmt: skip
     named = {column.field for column in columns}
+    if "mbs" not in named and (micro := _micro_batch(tuple(column.heading for column in columns))):
+        columns = [Column(heading=one.heading, field="mbs", kind="count") if one.heading == micro else one for one in columns]
+        named = {column.field for column in columns}
     if "mbs" not in named and any(accumulates(column.heading) for column in columns):
         # `bs | GA`: the batch that is accumulated is a device's.
         columns = [Column(heading=one.heading, field="mbs", kind="count") if one.field == "gbs"

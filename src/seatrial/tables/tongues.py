@@ -131,7 +131,7 @@ efficiency: 並列化効率, 並列効率, 効率, 扩展效率, 并行效率, �
 speedup: 加速比, 高速化率, 速度向上率
 GPU hours: GPU 小时, GPU小时, GPU卡时, 卡时, 卡小时, GPU時間, GPU 時間, GPU 시간, GPU시간
 hours: 小时
-days: 日数, 天数
+days: 日数, 天数, 天
 cost: 費用, 费用, 成本, コスト
 GPU: 卡, 枚
 nodes: 노드 수, 노드수, 노드

@@ -61,6 +61,7 @@ from seatrial.notes.lint import (
 )
 from seatrial.notes.lint import shifted as cells
 from seatrial.notes.lint.findings import CODES, LEVELS, Finding, in_order
+from seatrial.notes.lint.headings import field_of
 from seatrial.notes.lint.prose import Prose
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.read import LARGEST_MIB, import_file
@@ -84,7 +85,7 @@ OF_COLUMNS: tuple[Rule, ...] = (relations.learn, repairs.check, together.check, 
 """Those that ask of no row whether it is a run."""
 BESIDES: tuple[Rule, ...] = (lasted.check, told.check, compared.check, claimed.check, published.check, epochs.check,
                              denied_shape.check, denied.column_otherwise, shapes.check, experts.check_spread, dated.check,
-                             status.fits_by_need, peaks.check, arrows.check)
+                             status.fits_by_need, peaks.check, arrows.check, meshes.check_slices)
 """Those that speak of lines of which nothing else was said, in either kind of table."""
 
 
@@ -200,6 +201,8 @@ def _at_its_cell(finding: Finding, sheet: Sheet) -> Finding:
     text = sheet.prose.get(finding.file)
     if finding.line and finding.column and finding.column.endswith(")") and text is not None:
         finding = _as_it_stands(finding, text.lines)
+    if finding.line and finding.printed and text is not None and not field_of(finding.column or ""):
+        finding = _with_points(finding, text)
     if finding.line is None or not finding.column or text is None or (finding.file, finding.line) not in sheet.turned:
         return finding
     for number, line in enumerate(text.lines[finding.line - 1 :], finding.line):
@@ -208,6 +211,21 @@ def _at_its_cell(finding: Finding, sheet: Sheet) -> Finding:
         if line.strip().strip("|").split("|")[0].strip() == finding.column:
             return replace(finding, line=number)
     return finding
+
+
+_POINTED = re.compile(r"(?<![\d.,])[1-9]\d{0,2}(?:\.\d{3})+(?![\d.,])")
+
+
+def _with_points(finding: Finding, text: Prose) -> Finding:
+    """With points between its thousands, where decimals have a comma and the rows around part theirs so: 9.920."""
+    printed, proposed, line = finding.printed or "", finding.proposed, finding.line or 1
+    near = "\n".join(text.lines[max(0, line - 4) : line + 3])
+    if not _POINTED.search(near) or not text.written.comma_at(line):
+        return finding
+    printed = pointed if (pointed := printed.replace("\u202f", ".")) in near else printed
+    whole = proposed is not None and re.fullmatch(r"\d{4,12}", proposed) and "," not in printed
+    proposed = f"{int(proposed):,}".replace(",", ".") if whole and proposed else proposed
+    return replace(finding, printed=printed, proposed=proposed)
 
 
 def _as_it_stands(finding: Finding, lines: tuple[str, ...]) -> Finding:

@@ -236,6 +236,12 @@ def _shape(file: str, number: int, line: str) -> Iterator[Finding]:
     meant += [("hidden", n) for n in slipped(hidden) if n % 64 == 0 and fits(layers, n)]
     meant.sort(key=lambda one: far(name * scale, *(bounds(one[1], hidden, whole) if one[0] == "layers" else
                                                    bounds(layers, one[1], whole))))
+    shape = {**whole, "layers": layers, "hidden": hidden}
+    exact = bool(whole.get("vocab")) and not whole.get("ffn") and half < EXACT * name * scale
+    if exact and not any(_usual({**shape, key: n}, name * scale) < EXACT for key, n in meant):
+        # Parameters to their digits tell another width than a slip of the hand does.
+        widths = [("hidden", n) for n in _WIDTHS if _usual({**shape, "hidden": n}, name * scale) < EXACT]
+        meant = widths if len(widths) == 1 else meant
     printed = labels[0][0]
     letter = "B" if scale == 1e9 else "M"
     span = f"{low / scale:.3g}{letter} to {high / scale:.3g}{letter}"
@@ -252,29 +258,35 @@ EXACT, COUNTED = 0.006, 0.03
 _VOCABULARIES = (32000, 32768, 50257, 50304, 51200, 64000, 100352, 128256, 151936)
 
 
+_WIDTHS = (512, 768, 1024, 1280, 1536, 1600, 2048, 2560, 3072, 3584, 4096, 4608, 5120, 6144, 7168, 8192, 9216, 10240, 12288)
+
+
+def _counts(shape: dict[str, int]) -> list[float]:
+    """The parameters of a shape, in all ways that people count them and with what it does not say."""
+    layers, hidden = shape["layers"], shape["hidden"]
+    ffn = shape.get("ffn") or 256 * math.ceil(8 * hidden / 3 / 256)
+    kv = [shape["kv_heads"] / shape["heads"]] if shape.get("kv_heads") and shape.get("heads") else [1.0, 0.25, 0.125]
+    wide = [8 * hidden if shape.get("plain") or not shape.get("ffn") else 3 * ffn, (2 if ffn == 4 * hidden else 3) * ffn]
+    vocabularies = [shape["vocab"]] if shape.get("vocab") else _VOCABULARIES
+    return [layers * hidden * ((2 + 2 * share) * hidden + each) + times * vocab * hidden
+            for share in kv for each in wide for vocab in vocabularies for times in (1, 2)]  # fmt: skip
+
+
+def _usual(shape: dict[str, int], size: float) -> float:
+    """How far it is from the parameters, where each head has its own keys unless it is said otherwise."""
+    shared = {} if shape.get("kv_heads") else {"heads": 1, "kv_heads": 1}
+    return min(abs(count / size - 1) for count in _counts({**shape, **shared}))
+
+
 def _exactly(file: str, number: int, label: str, size: float, said: dict[str, int]) -> Iterator[Finding]:
     """A shape that no way to count gives the parameters to their digits for, and one slip of the hand away one that does."""
-    def counts(shape: dict[str, int]) -> list[float]:
-        layers, hidden = shape["layers"], shape["hidden"]
-        ffn = shape.get("ffn") or 256 * math.ceil(8 * hidden / 3 / 256)
-        kv = [shape["kv_heads"] / shape["heads"]] if shape.get("kv_heads") and shape.get("heads") else [1.0, 0.25, 0.125]
-        wide = [8 * hidden if shape.get("plain") or not shape.get("ffn") else 3 * ffn, (2 if ffn == 4 * hidden else 3) * ffn]
-        vocabularies = [shape["vocab"]] if shape.get("vocab") else _VOCABULARIES
-        return [layers * hidden * ((2 + 2 * share) * hidden + each) + times * vocab * hidden
-                for share in kv for each in wide for vocab in vocabularies for times in (1, 2)]  # fmt: skip
-
-    def usual(shape: dict[str, int]) -> float:
-        """How far it is from the parameters, where each head has its own keys unless it is said otherwise."""
-        shared = {} if shape.get("kv_heads") else {"heads": 1, "kv_heads": 1}
-        return min(abs(count / size - 1) for count in counts({**shape, **shared}))
-
-    if said.get("ffn") and min(abs(count / size - 1) for count in counts(said)) < COUNTED:
+    if said.get("ffn") and min(abs(count / size - 1) for count in _counts(said)) < COUNTED:
         return
     names = ("ffn",) if said.get("ffn") else ("layers",)
-    if not said.get("ffn") and usual(said) < COUNTED:
+    if not said.get("ffn") and _usual(said, size) < COUNTED:
         return
     meant = [(name, other) for name in names for other in slipped(said[name]) if (name != "ffn" or other % 64 == 0)
-             and said[name] not in (2 * other, other // 2) and usual({**said, name: other}) < EXACT]  # fmt: skip
+             and said[name] not in (2 * other, other // 2) and _usual({**said, name: other}, size) < EXACT]  # fmt: skip
     if len(meant) == 1:
         name, other = meant[0]
         message = f'{name} {said[name]} -> {other}: "{label}" are the parameters of {name} {other} to their digits'

@@ -87,8 +87,12 @@ def _told(mates: list[Row], start: str, end: str) -> Iterator[Finding]:
         heading, was, meant = chosen
         shown = row.cells[heading]
         proposed = _like(shown, was, meant[0]) if len(meant) == 1 else None
+        between = before is not None and after is not None and low <= last < first <= high
+        exchanged = proposed is None and between
+        if exchanged:  # each would do in the other's place
+            heading, shown, proposed = start, row.cells[start], row.cells[end]
         why = "ends before it begins" if last < first or after is None else f"ends after {after[0].where} begins"
-        message = f"{heading} {shown}{f' -> {proposed}' if proposed else ''}: {why}"
+        message = f"{heading} {shown}{f' -> {proposed}' if proposed else ''}: {why}{f', exchanged with {end}' * exchanged}"
         level: Level = "error" if last < first and proposed else "warning"
         yield row.find("date-order", level, message, column=heading, printed=shown, proposed=proposed)
 

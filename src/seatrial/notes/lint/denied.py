@@ -11,6 +11,7 @@ from seatrial.notes.lint.relations import ENOUGH_ROWS, RELATIONS, SMALL, UNSAID,
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.lint.usual import mode, round_number
+from seatrial.notes.read.outline import HEADING
 from seatrial.tables.tongues import in_english
 
 _FROM_TEXT = ("gbs", "seq", "mbs", "tp")
@@ -28,6 +29,8 @@ def stated_otherwise(mates: list[Row]) -> list[Finding]:
         if rule is None or rule.support < ENOUGH_ROWS or abs(rule.constant) < 0.1:
             continue
         asked = [name for name in names if first.stated_above(name) and not any(row.shows(name) for row in mates)]
+        if "mbs" in asked and _counted_elsewhere(first):
+            asked.remove("mbs")
         if not asked:
             continue
         if UNSAID in key_of(first, relation) or any(term(first, name, {}) is None for name, _ in relation.terms):
@@ -64,6 +67,14 @@ def stated_otherwise(mates: list[Row]) -> list[Finding]:
     message = f"line {line} says {first.column(name)} {value}, and the figures of the rows below agree on {meant:g}"
     return [Finding(file=first.record.source_file, line=line, code="header-vs-row", level="error", message=message,
                     column=first.column(name), printed=str(value), proposed=f"{meant:g}")]  # fmt: skip
+
+
+def _counted_elsewhere(row: Row) -> bool:
+    """Whether the devices are counted in the text of another heading, and the batch of each below the row's own."""
+    count, stated, text = row.stated_above("gpus"), row.stated_above("mbs"), row.sheet.text(row)
+    if count is None or stated is None or row.shows("gpus") or row.shows("nodes"):
+        return False
+    return any(HEADING.match(line) for line in text.lines[count[1] : stated[1] - 1])
 
 
 _STEPS = re.compile(r"\b(?:grad(?:ient)?[ _.-]*)?(?:accum\w*|acc(?:um)?\.?|GAS?|Akkumulation)(?:[ _-]*steps?)?(?: of| is)?"

@@ -18,7 +18,8 @@ DATA_SHEETS: dict[str, tuple[float, float | None, float | None]] = {
     "b100": (192, 1750, 3500), "b300": (288, 2250, 4500), "gb300": (288, 2500, 5000), "mi100": (32, 184.6, None),
     "mi210": (64, 181, None), "mi250": (128, None, 362.1), "mi250x": (128, None, 383), "mi300a": (128, 980.6, 1961.2),
     "mi325x": (256, 1307.4, 2614.9), "mi350x": (288, 2306.9, 4613.7), "mi355x": (288, 2516.6, 5033.2), "gaudi2": (96, 432, 865),
-    "gaudi3": (128, 1835, 1835), "rtx4090": (24, None, 660), "rtx3090": (24, None, 142), "tpuv3": (32, 123, None),
+    "gaudi3": (128, 1835, 1835), "rtx4090": (24, None, 660), "rtx3090": (24, None, 142), "a6000": (48, None, 310),
+    "tpuv3": (32, 123, None),
     "tpuv4": (32, 275, None), "tpuv5e": (16, 197, 394), "tpuv5p": (95, 459, 918), "tpuv6e": (32, 918, 1836),
 }  # fmt: skip
 _SHEETS = DATA_SHEETS.keys() | {f"{name}s" for name in DATA_SHEETS}

@@ -54,6 +54,9 @@ def followed(rows: Sequence[Row], headings: Sequence[str]) -> list[Terms]:
         for terms in found:
             if terms[1:] in ((("size", 1),), (("size", -1),)):
                 continue  # a name for the size
+            powers = dict(terms)
+            if {"gbs", "iteration"} <= powers.keys() and "seq" in given and "seq" not in powers:
+                terms = (*terms, ("seq", powers["gbs"]))
             other, power = terms[-1]
             if len(terms) == 2 and power < 0 and other[:1] == EXTRA and _alike(logs[name][0], logs[other][0]):
                 continue  # two columns that are often alike

@@ -118,6 +118,12 @@ def _columns(headings: tuple[str, ...]) -> dict[str, tuple[str, float]]:
     return {heading: one for heading, one in found.items() if kinds.count(one[0]) == 1}
 
 
+def lasts(heading: str) -> float | None:
+    """The hours of a unit of time on the clock that stands above a column; None where it is no such time."""
+    kind, unit = _columns((heading,)).get(heading, ("", 0.0))
+    return unit if kind == "hours" else None
+
+
 def _of_steps(row: Row) -> bool:
     return bool(row.record.iteration and row.record.sec_per_it)
 
@@ -171,7 +177,7 @@ def _ways(row: Row, columns: dict[str, tuple[str, float]]) -> list[_Way]:
                 hours = value - math.log(price * power[0] * columns[named["power"]][1])
                 found.append(_Way(heading, hours, open_ + power[1], (own,)))
             elif (price := prices.get("hour")) and row.world and row.shows("gpus") and _of_one_device(row):
-                found.append(_Way(heading, value - math.log(price * row.world), open_, (own,)))
+                found.append(_Way(heading, value - math.log(price * row.world), open_, (own, ("gpus", -1))))
         elif kind == "tokens" and (rate := _rate(row)) is not None:
             # 2T tokens were chosen.
             open_ = 0.0 if open_ > 0.02 else open_ + rate[1]
@@ -292,7 +298,9 @@ def _finding(row: Row, ways: dict[str, _Way], law: dict[tuple[str, str], tuple[f
             if agreeing and against not in agreeing:
                 continue
             for cell, power in ways[name].cells:
-                made = _mended(row.cell(cell), math.exp(-more * power), whole=cell in COUNTS) if cell not in sound else None
+                if cell in sound:
+                    continue
+                made = _mended(row.cell(cell), math.exp(-more * power), whole=cell in COUNTS, timed=len(ways[name].cells) == 1)
                 if made is not None and not meant.get(cell, ("", ""))[1]:
                     meant[cell] = made
     clear = {cell: made for cell, made in meant.items() if made[1]}
@@ -335,7 +343,7 @@ def _as_many_tokens(row: Row, steps: str) -> bool:
     return alike and abs(then / others[0] - 1) < CLOSE and abs(now / others[0] - 1) > CLOSE
 
 
-def _mended(cell: str, factor: float, *, whole: bool) -> tuple[str, str] | None:
+def _mended(cell: str, factor: float, *, whole: bool, timed: bool) -> tuple[str, str] | None:
     """The cell with another value, and which slip of the hand explains it; none where nobody has so many."""
     shown = digits.plain(cell)
     value = float(shown) * factor if shown else 0.0
@@ -347,7 +355,11 @@ def _mended(cell: str, factor: float, *, whole: bool) -> tuple[str, str] | None:
     places = max(digits.places(cell), 1) if in_units and value < 100 else digits.places(cell)
     text = f"{value if typed is None else typed.value:,.{places}f}"
     text = text if re.search(r"\d,\d{3}", cell) else text.replace(",", "")
-    return text, " (a thousand times)" if in_units else "" if typed is None else f" ({typed.how})"
+    unit = next((why for of, why in _UNITS.items() if abs(math.log(factor / of)) < CLOSE), "") if timed else ""
+    return text, unit or " (a thousand times)" if in_units else unit if typed is None else f" ({typed.how})"
+
+
+_UNITS = {24.0: " (those are days)", 1 / 24: " (those are hours)", 1 / 60: " (those are minutes)"}
 
 
 def _hours(way: _Way) -> str:

@@ -13,6 +13,7 @@ from seatrial.notes.lint.broken import Broken
 from seatrial.notes.lint.copied import is_fine, source, stale
 from seatrial.notes.lint.digits import Printed
 from seatrial.notes.lint.headings import EXTRA
+from seatrial.notes.lint.lasted import lasts
 from seatrial.notes.lint.named import is_let_for
 from seatrial.notes.lint.peers import in_line, leaning
 from seatrial.notes.lint.points import ABOVE, ANOTHER_RELATION, FAR, WORKED_OUT, Repair
@@ -46,6 +47,10 @@ MEANS = 0.04
 _TIME_UNITS = {1000.0: ("milliseconds", "ms-not-s"), 1e-3: ("seconds", "time-unit"), 60.0: ("seconds", "time-unit"),
                1 / 60.0: ("minutes", "time-unit"), 1 / 3600.0: ("hours", "time-unit")}  # fmt: skip
 """Printed over meant time -> the unit it is in."""
+
+
+_OF_A_CLOCK = {1.0: {60.0: "minutes", 1 / 24: "days"}, 24.0: {24.0: "hours"}}
+"""Hours that the unit of a column has -> printed over meant time -> the unit it is in."""
 
 
 def repair(row: Row, name: str, value: float, bounds: tuple[float, float], broken: list[Broken]) -> Repair:
@@ -97,6 +102,13 @@ def repair(row: Row, name: str, value: float, bounds: tuple[float, float], broke
         if abs(math.log(ratio / times)) < tight:
             score, why, code = score + UNIT, f" (the time is in {unit})", its
             shown = digits.as_time(row.cell(name), figure, figure.value / times, unit)
+            own = re.fullmatch(r"[\d.,]+(\s*m?s)", row.cell(name))
+            if own and all(mate.cell(name).endswith(own[1]) for mate in row.around if mate.cell(name)):  # in the column's unit
+                shown = digits.as_printed(figure.shown(figure.value / times), figure.shown(figure.unit / times)) + own[1]
+    clock = lasts(name[1:]) if name[:1] == EXTRA else None
+    for times, unit in _OF_A_CLOCK.get(clock or 0.0, {}).items():
+        if abs(math.log(ratio / times)) < tight + APART:
+            score, why, shown = score + UNIT, f" (the time is in {unit})", like.like(figure.value / times)
     world = row.world or 1
     each = world / row.record.nodes if row.record.gpus and row.record.nodes else 1
     node = row.procs if row.procs and row.procs > 1 else each if each > 1 else 8  # what nodes have where nobody says it

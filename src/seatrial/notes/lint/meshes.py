@@ -12,6 +12,7 @@ from seatrial.notes.lint import digits
 from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
+from seatrial.notes.read.rows import chips_of
 from seatrial.tables.headings import read_heading
 
 _MESH = re.compile(r"\(?\s*(\d{1,5})((?:\s*[x×*,]\s*\d{1,5}){1,4})\s*\)?")
@@ -19,7 +20,7 @@ _AXIS = re.compile(r"(?:(?:d?dp|fsdp|tp|mp|pp|cp)\s?[=:]?\s?)(\d{1,5})(?!\d)", r
 _EITHER = rf"(?:{_AXIS.pattern}|ep\s?[=:]?\s?\d{{1,5}})"
 _AXES = re.compile(rf"[(\[`]?{_EITHER}(?:[\s/,;·*×x+&_|-]*{_EITHER})*[)\]`]?", re.IGNORECASE)
 """Where an axis that a row does not need is left out, and experts lie within the others."""
-FEWEST, MOST = 4, 0.75
+FEWEST, MOST, MOST_ROWS = 4, 0.75, 500
 """Rows that prove what a column is, and which share of them."""
 
 
@@ -38,6 +39,21 @@ def check(sheet: Sheet) -> list[Finding]:
                 found += [_finding(row, heading, cell, sides, known) for row, cell, sides in odd if row not in told]
         found += _of_one_node(mates) or _filled(mates)
     return found
+
+
+def check_slices(sheet: Sheet) -> list[Finding]:
+    return [finding for mates in sheet.tables.values() if mates[0].record.machine for finding in _of_slices(mates)]
+
+
+def _of_slices(mates: list[Row]) -> list[Finding]:
+    """`v5p-128` with 128 chips, where the other rows have the 64 that the name means."""
+    chips = {row: many for row in mates[:MOST_ROWS] if row.record.gpus and row.shows("gpus")
+             and (many := chips_of(row.record.machine))}  # fmt: skip
+    odd = [row for row, many in chips.items() if row.record.gpus != many]
+    if not odd or len(chips) - len(odd) < max(2, MOST * len(chips)):
+        return []
+    return [row.find("world-size", "error", f"{row.column('gpus')} {row.cell('gpus')} -> {chips[row]}: so many has "
+                     f"{row.record.machine}, as in the other rows", name="gpus", proposed=str(chips[row])) for row in odd]
 
 
 _NAMED = re.compile(r"\b(?:fsdp|dp|data|tp|tensor|model|pp|pipeline|pipe|replica)s?\b.*[x×*,].*"

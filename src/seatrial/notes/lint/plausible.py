@@ -16,7 +16,7 @@ from pathlib import Path
 from seatrial.notes.lint import relations, shares
 from seatrial.notes.lint.broken import broken_and_kept
 from seatrial.notes.lint.devices import device_named
-from seatrial.notes.lint.digits import slip, slips
+from seatrial.notes.lint.digits import places, slip, slips
 from seatrial.notes.lint.duplicates import same_configuration, settings
 from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.formulas import Reading
@@ -298,7 +298,7 @@ def _capacity(row: Row) -> list[Finding]:
     if whole is not None and over and not (nodewide and several):
         message = f"{shown} is more than the device has ({whole[1]})"
         row.reasons.setdefault("mem_value", "memory-over-capacity")
-        proposed = shares.meant(row) or _as_others_need(row, memory)
+        proposed = shares.meant(row) or _as_others_need(row, memory) or _as_much(row, memory)
         return [row.find("memory-over-capacity", "error", message, name="mem_value", proposed=proposed)]
     if usable is not None and memory > usable[0] * 1.005 and usable[0] > 1:
         return [
@@ -332,6 +332,19 @@ def _as_others_need(row: Row, memory: float) -> str | None:
     return typed.pop() if len(typed) == 1 else None
 
 
+def _as_much(row: Row, memory: float) -> str | None:
+    """The one number without a digit too many that is about what rows of the same splits and recomputation need."""
+    figure, record = row.printed("mem_value"), row.record
+    sizes = [mate.record.mem_gib or 0.0 for mate in row.around if mate is not row and mate.record.mem_gib
+             and all(getattr(mate.record, name) == getattr(record, name) for name in ("tp", "pp", "recompute", "size_label"))]
+    if figure is None or not sizes or max(sizes) > _ABOUT * min(sizes) or places(row.cell("mem_value")):
+        return None
+    ends = (end * figure.value / memory for end in (min(sizes) / _ABOUT, max(sizes) * _ABOUT))
+    typed = {slip.text for slip in slips(figure.like(figure.value), figure.span(*ends)) if slip.how == "a digit too many"}
+    return typed.pop() if len(typed) == 1 else None
+
+
+_ABOUT = 1.3
 _MOST = 0.75
 """Of the rows of a table: where so many are above the peak the column is none of one device, whatever its heading says."""
 _NODE = 8

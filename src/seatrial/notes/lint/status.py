@@ -93,7 +93,8 @@ def state(row: Row) -> Iterator[Finding]:
         notes = " ".join(cell for heading, cell in record.printed.items() if field_of(heading) in ("notes", "date", "run_id"))
         job = _JOB.search(notes)
         waits = any(_WAITS.fullmatch(row.cell(name)) for name in ("outcome", "state")) or is_aggregate(row)
-        if (record.date or job) and not waits and not read_status(row.cell("outcome") or row.cell("state")).planned:
+        told = (row.cell("outcome") or row.cell("state"), *(cell for heading, cell in row.worded.items() if field_of(heading)))
+        if (record.date or job) and not waits and not any(read_status(cell).planned for cell in told):
             what = [f"a date ({record.date})"] * bool(record.date) + ([f"a job number ({job[0]})"] if job else [])
             yield row.find("dated-but-empty", "warning", f"{' and '.join(what)} but no result: did it run?")
         else:

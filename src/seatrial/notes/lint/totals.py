@@ -11,6 +11,7 @@ of the hand leads from the sum to it.
 """
 from __future__ import annotations
 
+import csv
 import functools
 import math
 import re
@@ -128,6 +129,8 @@ def _last(mates: list[Row]) -> Iterator[Row]:
     lines, number = last.sheet.text(last).lines, last.record.source_line or 0
     line = lines[number].strip() if len(mates) < MOST_ROWS and 0 < number < len(lines) else ""
     cells = [cell.strip() for cell in line.removeprefix("|").removesuffix("|").split("|")] if line[:1] == "|" else []
+    if not cells and _named(re.split(r"[,;\t]", line, maxsplit=1)[0]) == (True, False):
+        cells = next((one for part in ",;\t" if len(one := next(csv.reader([line], delimiter=part))) > 1), [])
     if len(cells) == len(last.record.printed):
         yield Row(replace(last.record, printed=dict(zip(last.record.printed, cells)), source_line=number + 1), last.index,
                   last.sheet, place=last.place + 1)  # fmt: skip
@@ -438,6 +441,10 @@ def _told(said: list[_Said], file: str, of_rows: bool, rows: list[Row]) -> Itera
             match = NUMBER.search(one.text)
             printed = match.group() if match else one.text
             proposed = slip.text if slip is not None and typed else _like(printed, meant / scale)
+            letter = re.match(r" ?([kMBT])\b", one.text[match.end() :]) if match and "," in printed else None
+            if letter is not None:  # 21,220B, in which the comma parts thousands
+                proposed = _like(printed, float(digits.plain(proposed))) + letter[1]
+                printed += letter[1]
             why = f" ({slip.how})" if slip is not None and typed else ""
             message = f"{one.text} -> {proposed}{why}: the rows above add up to {meant / scale:.6g}"
             yield Finding(file=file, line=one.line, code="aggregate", level="error", message=message, column=one.unit,

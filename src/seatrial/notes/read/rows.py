@@ -58,9 +58,9 @@ def row_record(
 ) -> tuple[Record | None, list[Problem]]:
     row = _OpenRow()
     comma = outline.comma_at(where.line)
-    if outline.spaced:
-        cells = [_THOUSANDS.sub("\u202f", raw) if column.kind in POSITIVE and _SPACED.match(raw) else raw
-                 for column, raw in zip(columns, cells)]  # fmt: skip
+    spaced = POSITIVE if outline.spaced else ()
+    cells = [_THOUSANDS.sub("\u202f", raw) if (column.kind in spaced or column.field == "vocab") and _SPACED.match(raw) else raw
+             for column, raw in zip(columns, cells)]  # fmt: skip
     for column, raw in zip(columns, cells):
         if raw and not raw.isspace():
             _take(row, column, _with_point(raw) if comma and column.kind in POSITIVE else raw)
@@ -74,9 +74,11 @@ def row_record(
         row.configured = {name: value for name, value in row.configured.items() if name not in ("gpus", "nodes")}
     row.values = {**row.configured, **row.values}
     machine = str(row.values.get("machine", ""))
-    devices = _COUNTED.match(machine) or _SLICE.fullmatch(machine)
-    if devices and not {"gpus", "nodes", "dp"} & {column.field for column in columns}:
-        row.values["gpus"] = math.prod(int(count) for count in devices.groups() if count)
+    if not {"gpus", "nodes", "dp"} & {column.field for column in columns}:
+        if chips := chips_of(machine):
+            row.values["gpus"] = chips
+        elif devices := _COUNTED.match(machine):
+            row.values["gpus"] = math.prod(int(count) for count in devices.groups() if count)
     around = outline.around(where.line, str(row.values.get("size_label", "")))
     _value_legends(row, outline)
     outcome, state, estimated, unread = _judge(row, outline)
@@ -96,7 +98,7 @@ def row_record(
                 values["stage_layers"] = stages.said(stages.read(take_flags(clean(raw))[0], wanted))
     record = Record(state=state, outcome=outcome, source_file=where.file, source_line=where.line,
                     section=around.section, table=where.table, env={**around.env, **row.env},
-                    extra={**around.extra, **row.extra}, printed=_printed(columns, cells), flags=tuple(row.flags),
+                    extra={**around.extra, **row.extra}, printed=_printed(columns, cells, comma), flags=tuple(row.flags),
                     notes="; ".join(row.notes), estimated=estimated, inferred=inferred, context=around.values, **values)
     return record, problems
 
@@ -108,11 +110,13 @@ def left_record(columns: Sequence[Column], cells: Sequence[str], *, outline: Out
                             printed=_printed(columns, cells))  # fmt: skip
 
 
-def _printed(columns: Sequence[Column], cells: Sequence[str]) -> dict[str, str]:
+def _printed(columns: Sequence[Column], cells: Sequence[str], comma: bool = False) -> dict[str, str]:
+    """Cells by heading; thousands that are parted by a point are parted by a space where no reader of the column knows."""
     printed: dict[str, str] = {}
     for number, (column, raw) in enumerate(zip(columns, cells)):
         name = column.heading if column.heading not in printed else f"{column.heading} ({number + 1})"
-        printed[name] = raw.strip()
+        plain = comma and not column.field and _POINTED.fullmatch(raw.strip())
+        printed[name] = raw.strip().replace(".", "\u202f") if plain else raw.strip()
     return printed
 
 
@@ -138,8 +142,16 @@ _BOX = re.compile(rf"{_COUNTED.pattern}(?:(?:NVIDIA |AMD |RTX ?)?(?:[ABHLV]\d{{2
                   rf"(?:RTX ?)?{_NUMBERED})[\w -]{{0,16}}", re.IGNORECASE)  # fmt: skip
 """The same under a heading that says nothing of machines."""
 _CARD = re.compile(rf"{_NUMBERED} ?(?:Ti|D|Super|Laptop|\(?\d{{1,2}} ?GB\)?)?", re.IGNORECASE)
-_SLICE = re.compile(r"(?:tpu[ -]?)?v(?:5e|5litepod|6e)-(\d{1,4})", re.IGNORECASE)
-"""A slice of chips of one core, which its name counts; of others it counts the cores."""
+_SLICE = re.compile(r"(?:(\d{1,3}) ?[x×] ?)?(?:tpu[ -]?)?v(?:(5e|5litepod|6e)|[2-4]|5p)-(\d{1,5})", re.IGNORECASE)
+
+
+@lru_cache(maxsize=1024)
+def chips_of(machine: str) -> int | None:
+    """How many chips `v5e-64` or `2 × v5p-128` has: of chips with one core the name counts them, of others their cores."""
+    match = _SLICE.fullmatch(machine.strip())
+    return int(match[1] or 1) * int(match[3]) // (1 if match[2] else 2) or None if match else None
+
+
 _OF_MEMORY = frozenset({"peak", "max", "maximum", "alloc", "allocated", "reserved", "used", "usage"})
 _MEMORY_CELL = re.compile(r"~?[\d.,]+\s?[MG]i?B", re.IGNORECASE)
 
@@ -165,6 +177,7 @@ def holds_flops(heading: str, raw: str) -> bool:
 
 _SPACED, _THOUSANDS = re.compile(r"[\s*_`~≈]*\d{1,3}(?: \d{3})+(?!\d| \d)"), re.compile(r"(?<=\d) (?=\d{3}(?!\d))")
 """`365 136`: thousands parted by a space, which from here on is a narrow one that `clean` knows."""
+_POINTED = re.compile(r"[1-9]\d{0,2}(?:\.\d{3})+")
 TIMED = re.compile(r"~?[\d.,]+\s?(?:ms|s|secs?|seconds|min|mins|minutes|us|µs)")
 
 
