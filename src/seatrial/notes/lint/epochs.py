@@ -35,6 +35,7 @@ _THOUSANDS = re.compile(r"(?<=\b\d) (?=\d{3}\b)|(?<=\b\d\d) (?=\d{3}\b)|(?<=\b\d
 _SECONDS = {"m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _SCALES = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 _FORGOTTEN = (60.0, 24.0, 3600.0, 1440.0, 7.0, 10.0, 100.0, 1000.0)
+TINY = 1e-9
 
 
 def check(sheet: Sheet) -> list[Finding]:
@@ -61,6 +62,8 @@ def _line(file: str, number: int, line: str, tables: list[list[Row]]) -> Iterato
         if not rate or not amount or not said:
             continue
         meant = amount / rate / unit
+        if not TINY < meant / said < 1 / TINY:
+            continue  # nobody lets anything run so long
         half = 0.5 * 10.0 ** -digits.places(lasts[0][1]) / said
         off = abs(math.log(meant / said))
         if off < OFF + half:
