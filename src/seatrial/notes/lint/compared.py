@@ -271,7 +271,7 @@ def _lasting(file: str, number: int, sentence: str, named: list[tuple[Row, froze
     def lasts(some: list[Row]) -> list[float]:
         of_rows = [rate for row in some if (rate := row.get("tokens_per_s"))]
         each = [seconds for row in some if (seconds := row.get("sec_per_it"))]
-        of_tokens = [one / day for one in tokens for day in (*a_day, *(86400 * rate for rate in (*rates, *of_rows)))]
+        of_tokens = [one / day for one in tokens for day in (*a_day, *(86400 * rate for rate in (*rates, *of_rows))) if day > 0]
         return of_tokens + [one * second / 86400 for one in steps for second in each]
 
     value, own = float(decimal(days[0])), lasts(surely if len(surely) < 3 else [])

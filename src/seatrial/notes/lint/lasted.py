@@ -115,7 +115,7 @@ def _columns(headings: tuple[str, ...]) -> dict[str, tuple[str, float]]:
             unit = next(filter(None, (tokens[1], tokens[2])), "g" if words.startswith("gtok") else "")
             found[heading] = "tokens", float(unit) if unit[:2] == "1e" else _SCALES.get(unit[:1], 1.0)
     kinds = [kind for kind, _ in found.values()]
-    return {heading: one for heading, one in found.items() if kinds.count(one[0]) == 1}
+    return {heading: one for heading, one in found.items() if kinds.count(one[0]) == 1 and 0 < one[1] < math.inf}
 
 
 def lasts(heading: str) -> float | None:
