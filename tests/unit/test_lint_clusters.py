@@ -7,7 +7,7 @@ import pytest
 
 from lint_tables import table
 from seatrial.notes.lint import means
-from seatrial.notes.lint.devices import device_named
+from seatrial.notes.lint.models.devices import device_named
 from seatrial.notes.read import import_file
 
 APUS = "Sequence 4096, four APUs a node.\n\n" + table("""

@@ -7,7 +7,7 @@ import pytest
 
 from seatrial.notes.lint import Finding, look_at
 from seatrial.notes.lint.headings import kind_beside
-from seatrial.notes.lint.prose import read_sentence
+from seatrial.notes.lint.text.prose import read_sentence
 from seatrial.notes.read.rows import laid_out
 from seatrial.tables.headings import read_heading
 

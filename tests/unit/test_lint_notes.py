@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from seatrial.notes.lint import CODES, look_at
-from seatrial.notes.lint.prose import Prose
+from seatrial.notes.lint.text.prose import Prose
 
 NOTES = Path(__file__).parents[1] / "data" / "notes"
 PLANTED: dict[str, set[tuple[int, str, str, str | None, str | None]]] = {

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seatrial.notes.lint import digits, lint, look_at
-from seatrial.notes.lint.devices import device_named
-from seatrial.notes.lint.nearby import Nearby
-from seatrial.notes.lint.prose import Hints, Prose, read_sentence
+from seatrial.notes.lint.models.devices import device_named
+from seatrial.notes.lint.rows.nearby import Nearby
 from seatrial.notes.lint.sheet import Sheet
+from seatrial.notes.lint.text.prose import Hints, Prose, read_sentence
 from seatrial.record import Record
 
 

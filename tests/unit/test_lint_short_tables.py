@@ -7,7 +7,7 @@ import pytest
 
 from lint_tables import table
 from seatrial.notes.lint import Finding, look_at
-from seatrial.notes.lint.prose import Prose
+from seatrial.notes.lint.text.prose import Prose
 
 
 @pytest.fixture

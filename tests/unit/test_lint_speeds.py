@@ -7,7 +7,7 @@ import pytest
 
 from lint_tables import table
 from seatrial.notes.lint import Finding, look_at
-from seatrial.notes.lint.devices import device_named, of_devices
+from seatrial.notes.lint.models.devices import device_named, of_devices
 
 
 @pytest.fixture

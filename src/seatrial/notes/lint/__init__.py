@@ -15,55 +15,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from seatrial.notes.collecting import no_collecting
-from seatrial.notes.lint import (
-    arrows,
-    changes,
-    chapters,
-    claimed,
-    compared,
-    dated,
-    denied,
-    denied_shape,
-    derived,
-    described,
-    digits,
-    duplicates,
-    epochs,
-    experts,
-    formulas,
-    grown,
-    lasted,
-    layout,
-    levels,
-    matrices,
-    meshes,
-    model_size,
-    of_nodes,
-    peaks,
-    phases,
-    plausible,
-    published,
-    relations,
-    repairs,
-    sentences,
-    shapes,
-    spans,
-    speeds,
-    spent,
-    status,
-    sums,
-    tablewide,
-    throughput,
-    together,
-    told,
-    totals,
-    trends,
-)
-from seatrial.notes.lint import shifted as cells
+from seatrial.notes.lint import chapters, digits, tablewide
+from seatrial.notes.lint.columns import arrows, changes, derived, levels, matrices, relations, repairs, sums, together
 from seatrial.notes.lint.findings import CODES, LEVELS, Finding, in_order
 from seatrial.notes.lint.headings import field_of
-from seatrial.notes.lint.prose import Prose
+from seatrial.notes.lint.models import experts, formulas, model_size, peaks, published, shapes, throughput
+from seatrial.notes.lint.phases import dated, epochs, lasted, spans, spent, steps, totals
+from seatrial.notes.lint.rows import duplicates, grown, layout, meshes, plausible, shifted, speeds, status, trends
 from seatrial.notes.lint.sheet import Sheet
+from seatrial.notes.lint.text import claimed, compared, denied, denied_shape, described, of_nodes, shares_and_gains, told
+from seatrial.notes.lint.text.prose import Prose
 from seatrial.notes.read import LARGEST_MIB, import_file
 from seatrial.notes.read.files import SilentLog
 from seatrial.notes.read.markdown import heading_of_org
@@ -74,13 +35,13 @@ __all__ = ["CODES", "LEVELS", "Finding", "lint", "look", "look_at"]
 
 Rule = Callable[[Sheet], list[Finding]]
 RULES: tuple[Rule, ...] = (
-    formulas.establish, relations.learn, layout.check_processes, meshes.check, cells.check, repairs.check, throughput.check,
+    formulas.establish, relations.learn, layout.check_processes, meshes.check, shifted.check, repairs.check, throughput.check,
     duplicates.check, layout.check_divisible, derived.check, model_size.check, plausible.check, speeds.check, status.check,
-    together.check, changes.check, phases.check, totals.check, levels.check, sums.check, matrices.check, spans.check,
-    experts.check, spent.check, sentences.check, compared.check,
+    together.check, changes.check, steps.check, totals.check, levels.check, sums.check, matrices.check, spans.check,
+    experts.check, spent.check, shares_and_gains.check, compared.check,
 )  # fmt: skip
 """In the order that they run, the certain first: each uses what those before it proposed."""
-OF_COLUMNS: tuple[Rule, ...] = (relations.learn, repairs.check, together.check, changes.check, phases.check,
+OF_COLUMNS: tuple[Rule, ...] = (relations.learn, repairs.check, together.check, changes.check, steps.check,
                                 totals.check, levels.check, sums.check, matrices.check, spans.check)  # fmt: skip
 """Those that ask of no row whether it is a run."""
 BESIDES: tuple[Rule, ...] = (lasted.check, told.check, compared.check, claimed.check, published.check, epochs.check,

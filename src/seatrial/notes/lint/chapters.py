@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from seatrial.notes.lint.prose import Prose
+from seatrial.notes.lint.text.prose import Prose
 from seatrial.record import Record
 from seatrial.tables import Problem
 

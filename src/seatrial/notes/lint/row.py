@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from seatrial.columns import AROUND, LAYOUT
 from seatrial.notes.lint import digits
-from seatrial.notes.lint.devices import device_of, devices_in, is_preset, names_device, of_devices
 from seatrial.notes.lint.digits import Printed
 from seatrial.notes.lint.findings import Finding, Level
 from seatrial.notes.lint.headings import EXTRA, extras, field_of, fields_of, kind_beside, kinds_beside, parts_of
-from seatrial.notes.lint.labels import label_parameters
+from seatrial.notes.lint.models.devices import device_of, devices_in, is_preset, names_device, of_devices
+from seatrial.notes.lint.models.labels import label_parameters
 from seatrial.notes.lint.once import once
 from seatrial.notes.read.rows import holds_flops, holds_memory, laid_out
 from seatrial.notes.read.sound import MOST_MEASURED
@@ -29,7 +29,7 @@ from seatrial.spec import Device
 from seatrial.tables.headings import batch_of_tokens, clean
 
 if TYPE_CHECKING:
-    from seatrial.notes.lint.formulas import Reading
+    from seatrial.notes.lint.models.formulas import Reading
     from seatrial.notes.lint.sheet import Sheet
 
 NEAR, MOST = 150, 1000

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING
 
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.headings import field_of, fields_of
-from seatrial.notes.lint.labels import is_mixture
-from seatrial.notes.lint.prose import Prose
+from seatrial.notes.lint.models.labels import is_mixture
 from seatrial.notes.lint.row import CONFIGURATION, MEASURED, MOST, NEAR, Row
+from seatrial.notes.lint.text.prose import Prose
 from seatrial.notes.read.rows import sequences
 from seatrial.record import Record
 from seatrial.tables.headings import batch_of_tokens, clean
 
 if TYPE_CHECKING:
-    from seatrial.notes.lint import counts, relations
-    from seatrial.notes.lint.formulas import Reading
+    from seatrial.notes.lint.columns import counts, relations
+    from seatrial.notes.lint.models.formulas import Reading
 
 FIGURES = (*MEASURED, "tokens_per_s_per_process", "mfu", "hfu", "loss")
 _FIGURES = operator.attrgetter(*FIGURES)

@@ -1,0 +1,942 @@
+"""Columns of a table that follow from each other: which relations its rows keep to.
+
+    learn(sheet)                         what is kept to in each table, and by how much rows scatter
+    holds(row, world=64)                 whether the relations hold with so many processes; None where none can say
+
+Tokens a second times the time are the batch; TFLOPs over MFU are the device's peak; TFLOPs times time and processes are the
+FLOPs of the batch. A relation counts only where most rows keep to it: a table may count in a way that nobody states. What is to
+be changed where a row does not is in `repairs.py`.
+"""
+from __future__ import annotations
+
+import bisect
+import functools
+import itertools
+import math
+import re
+import statistics
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from seatrial.notes.lint.columns import discover, named
+from seatrial.notes.lint.findings import Finding
+from seatrial.notes.lint.headings import EXTRA
+from seatrial.notes.lint.means import NONE, WINDOW, Misses
+from seatrial.notes.lint.models.formulas import ALIKE, row_fits
+from seatrial.notes.lint.models.labels import label_parameters
+from seatrial.notes.lint.row import Row
+from seatrial.notes.lint.sheet import Sheet
+from seatrial.tables.headings import normal
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A product of fields, each with its exponent, that is the same in every row of a table."""
+
+    name: str
+    terms: tuple[tuple[str, int], ...]
+    """The first is what people work out from the others."""
+    exact: bool = True
+    """Whether the product is 1; else it is learned from the rows."""
+    apart: tuple[str, ...] = ()
+    """Fields by which rows differ in what is learned."""
+
+    @functools.cached_property
+    def measures(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in self.terms if is_measure(name))
+
+    @functools.cached_property
+    def needs(self) -> tuple[str, ...]:
+        """What a row cannot do without, whatever else it leaves unsaid."""
+        return tuple(name for name, _ in self.terms if name in MEASURES)
+
+    @functools.cached_property
+    def timed(self) -> bool:
+        """Whether a time or a rate is part of it, which are means."""
+        return any(name in _TIMED for name, _ in self.terms)
+
+    @functools.cached_property
+    def of_steps(self) -> bool:
+        """Whether the steps of accumulation are part of it."""
+        return any(name == "ga" for name, _ in self.terms)
+
+    @functools.cached_property
+    def alone(self) -> bool:
+        """Whether it is one and the same in all rows."""
+        return not self.apart and not any(self.unsaid)
+
+    @functools.cached_property
+    def by_steps(self) -> bool:
+        """Whether it gives the batch by them."""
+        return ("ga", -1) in self.terms
+
+    @functools.cached_property
+    def unsaid(self) -> tuple[bool, bool, bool, bool]:
+        """What a row may leave unsaid, for what is learned to stand for it: batch, sequence, replicas, devices."""
+        timed = ("sec_per_it", 1) in self.terms and ("gbs", -1) in self.terms
+        return timed, timed and ("seq", -1) in self.terms, self.by_steps, self.by_devices
+
+    @functools.cached_property
+    def by_devices(self) -> bool:
+        """Whether it may tell how many devices there are, where no row says it."""
+        each = self.exact and ("tokens_per_s_per_process" in self.measures)
+        return any(name == "world" for name, _ in self.terms) if each else not self.exact and ("world", 1) in self.terms
+
+
+_STEP = (("sec_per_it", 1), ("gbs", -1))
+RELATIONS = (
+    Relation("tokens a second", (("tokens_per_s", 1), *_STEP, ("seq", -1))),
+    Relation("tokens a second and GPU", (("tokens_per_s_per_process", 1), *_STEP, ("seq", -1), ("world", 1))),
+    Relation("samples a second", (("samples_per_s", 1), *_STEP)),
+    Relation("tokens of the samples", (("tokens_per_s", 1), ("samples_per_s", -1), ("seq", -1))),
+    Relation("tokens of a GPU's samples", (("tokens_per_s_per_process", 1), ("world", 1), ("samples_per_s", -1), ("seq", -1))),
+    Relation("tokens of all GPUs", (("tokens_per_s", 1), ("tokens_per_s_per_process", -1), ("world", -1))),
+    Relation("TFLOPs and time", (("tflops", 1), *_STEP, ("flops", -1), ("world", 1)), exact=False, apart=("model",)),
+    Relation("TFLOPs and tokens", (("tflops", 1), ("tokens_per_s_per_process", -1), ("token_flops", -1)), exact=False,
+             apart=("model",)),
+    Relation("TFLOPs and all tokens", (("tflops", 1), ("world", 1), ("tokens_per_s", -1), ("token_flops", -1)), exact=False,
+             apart=("model",)),
+    Relation("TFLOPs and samples", (("tflops", 1), ("world", 1), ("samples_per_s", -1), ("flops", -1)), exact=False,
+             apart=("model",)),
+    Relation("MFU", (("mfu", 1), ("tflops", -1)), exact=False, apart=("device", "recompute")),
+    Relation("HFU and MFU", (("hfu", 1), ("mfu", -1)), exact=False, apart=("model",)),
+    Relation("HFU", (("hfu", 1), ("tflops", -1)), exact=False, apart=("device", "recompute")),
+    Relation("MFU and time", (("mfu", 1), *_STEP, ("flops", -1), ("world", 1)), exact=False, apart=("model", "device")),
+    Relation("MFU and tokens", (("mfu", 1), ("tokens_per_s_per_process", -1), ("token_flops", -1)), exact=False,
+             apart=("model", "device")),
+    Relation("MFU and all tokens", (("mfu", 1), ("world", 1), ("tokens_per_s", -1), ("token_flops", -1)), exact=False,
+             apart=("model", "device")),
+    Relation("MFU of the peak and tokens", (("mfu", 1), ("peak", 1), ("tokens_per_s_per_process", -1), ("token_flops", -1)),
+             exact=False, apart=("model",)),
+    Relation("MFU of the peak and time", (("mfu", 1), ("peak", 1), *_STEP, ("flops", -1), ("world", 1)), exact=False,
+             apart=("model",)),
+    Relation("MFU and samples", (("mfu", 1), ("world", 1), ("samples_per_s", -1), ("flops", -1)), exact=False,
+             apart=("model", "device")),
+    Relation("the aggregate", (("aggr_pflops", 1), ("tflops", -1), ("world", -1)), exact=False),
+    Relation("the aggregate and MFU", (("aggr_pflops", 1), ("mfu", -1), ("world", -1)), exact=False,
+             apart=("device", "recompute")),
+    Relation("the aggregate and time", (("aggr_pflops", 1), *_STEP, ("flops", -1)), exact=False, apart=("model",)),
+    Relation("the aggregate and tokens", (("aggr_pflops", 1), ("tokens_per_s", -1), ("token_flops", -1)), exact=False,
+             apart=("model",)),
+    Relation("the aggregate and samples", (("aggr_pflops", 1), ("samples_per_s", -1), ("flops", -1)), exact=False,
+             apart=("model",)),
+    Relation("the aggregate and tokens of a GPU", (("aggr_pflops", 1), ("tokens_per_s_per_process", -1), ("world", -1),
+             ("token_flops", -1)), exact=False, apart=("model",)),
+    Relation("the accumulation", (("gbs", 1), ("mbs", -1), ("dp", -1), ("ga", -1))),
+    Relation("a micro-batch of each replica", (("gbs", 1), ("mbs", -1), ("dp", -1))),
+    Relation("a micro-batch of each device", (("gbs", 1), ("mbs", -1), ("world", -1))),
+    Relation("micro-batches of all replicas", (("ga", 1), ("dp", 1)), exact=False, apart=("batch",)),
+    Relation("GPUs and nodes", (("gpus", 1), ("nodes", -1)), exact=False),
+    Relation("processes of the nodes", (("gpus", 1), ("nodes", -1), ("procs_per_node", -1))),
+    Relation("GPUs of a replica", (("gpus", 1), ("dp", -1)), exact=False, apart=("axes",)),
+    Relation("the layout", (("world", 1), ("dp", -1), ("tp", -1), ("pp", -1), ("cp", -1))),
+)  # fmt: skip
+AT_ONCE = tuple(relation for relation in RELATIONS if relation.name.startswith("a micro-batch"))
+"""A batch that is done in one step of accumulation: a table may keep to it without a word, and a row may not."""
+_AT_ONCE = frozenset(relation.name for relation in AT_ONCE)
+MEASURES = ("sec_per_it", "tflops", "tokens_per_s", "tokens_per_s_per_process", "samples_per_s", "mfu", "hfu", "aggr_pflops")
+_TIMED = frozenset(("sec_per_it", "tokens_per_s", "tokens_per_s_per_process", "samples_per_s"))
+_SAID = frozenset((*MEASURES, "nodes"))
+"""What proves nothing where it was worked out from another cell."""
+ENOUGH_ROWS, MOST = 3, 0.66
+"""How many rows, and which share of them, have to agree on what is learned."""
+FEWER = 0.42
+"""Share that is enough where rows agree to their last digit."""
+LOOSE_ROWS, LOOSE_MOST = 5, 0.8
+"""The same where rows agree within a few hundredths only; of five rows four, within half of that."""
+KNOWN_MOST = 0.66
+"""Share of them that is enough where what they keep to is a law, and nothing to be learned."""
+_FEW, FEW_NEAR = 40, 4
+_MOST_ROWS = 300
+UNSAID, UNSAID_MOST = "without a batch or a sequence", 0.7
+ANY = "any model"
+TERA = math.log(1e12)
+GRAVE, SMALL = 0.05, 0.015
+"""From which difference on a broken relation is an error; less is one when a slip of the hand explains it."""
+COST = 0.006
+"""Within which the FLOPs of a token are those of a line through other rows."""
+PEAKS = (125.0, 148.0, 197.0, 275.0, 312.0, 362.0, 383.0, 459.0, 756.0, 918.0, 989.0, 1307.0, 1979.0, 2250.0, 2614.0, 4500.0)
+
+
+Offs = list[tuple[float, float]]
+"""What rows are off by, and what their digits leave open."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A relation as the rows of a table keep to it."""
+
+    constant: float
+    scatter: float
+    support: int
+    misses: Misses = NONE
+
+
+EXACT = 1e-6
+"""What is left of whole numbers by their logarithms."""
+
+
+# ---- values
+
+
+def term(row: Row, name: str, other: dict[str, object]) -> float | None:
+    """The logarithm of a field; `other` replaces fields of the row."""
+    work = _WORKED.get(name)
+    value = work(row, other) if work is not None else other[name] if name in other else row.get(name)
+    return math.log(value) if isinstance(value, (int, float)) and 0 < value < math.inf else None
+
+
+def _token_flops(row: Row, other: dict[str, object]) -> float:
+    each, seq = _flops(row, other), other.get("seq", row.seq)
+    return 1.0 if each is None or not seq else each / seq  # type: ignore[operator]
+
+
+def _batch(row: Row, other: dict[str, object]) -> object:
+    return _composed(row, other) if other and row.composed else other.get("gbs", row.get("gbs"))
+
+
+def _dp(row: Row, other: dict[str, object]) -> object:
+    return other.get("dp", row.get("dp")) if row.record.dp is not None or "dp" in other else _replicas(row, other)
+
+
+def _size(row: Row, other: dict[str, object]) -> float | None:
+    return (label_parameters(str(other.get("size_label", row.record.size_label))) or (None,))[0]
+
+
+def _peak(row: Row | None) -> float | None:
+    """Of the row's own device, where rows have different ones: else it is part of what is learned anyway."""
+    device = row.device if row is not None and (row.record.machine or row.names_device) else None
+    return None if device is None else device.peak_tflops.get("bf16") or device.peak_tflops.get("fp16")
+
+
+def _replicas(row: Row, other: dict[str, object]) -> float | None:
+    """DP where nobody prints it: what the other axes leave of the processes; an axis that nobody names is 1."""
+    world, tp, pp = of_devices(row, other), other.get("tp", row.whole("tp")), other.get("pp", row.whole("pp"))
+    return world / ((tp or 1) * (pp or 1) * (row.beside("cp") or 1)) if world else None  # type: ignore[operator]
+
+
+def _composed(row: Row, other: dict[str, object]) -> float | None:
+    """The batch that follows from other counts, where it is what follows from them."""
+    value = other.get("gbs", row.get("gbs"))
+    for name in ("mbs", "ga") if "gbs" not in other else ():
+        was = row.beside(name) if name == "ga" else row.get(name)
+        value = value * other[name] / was if name in other and value and was else value  # type: ignore[operator]
+    return value  # type: ignore[return-value]
+
+
+def of_devices(row: Row, other: dict[str, object]) -> object:
+    if "gpus" in other:
+        return other["gpus"]
+    if "nodes" in other and row.record.gpus is None:
+        return other["nodes"] * (row.procs or 1)  # type: ignore[operator]
+    if row.record.gpus is None and row.record.nodes is None:
+        parts = [other.get(name, row.whole(name)) for name in ("dp", "tp", "pp")]
+        return None if None in parts else math.prod(parts) * int(other.get("cp") or row.beside("cp") or 1)  # type: ignore[arg-type, call-overload]
+    return row.world
+
+
+def _flops(row: Row, other: dict[str, object]) -> float | None:
+    """FLOPs of one sequence by the reading of the table, which need the row's shape."""
+    if other:
+        return _new_flops(row, other)
+    if "each" not in row.terms:
+        row.terms["each"] = _new_flops(row, other)
+    return row.terms["each"]
+
+
+def _new_flops(row: Row, other: dict[str, object]) -> float | None:
+    if "size_label" in other:
+        like = like_row(row, "size_label", other["size_label"])
+        return None if like is None or like.reading is None else like.reading.per_sample(like)
+    reading = row.reading
+    cost, seq = row.sheet.costs.get((row.key, row.record.size_label)), other.get("seq", row.seq)
+    if cost is not None or reading is None or reading.formula == ALIKE or row.mixture:
+        return (cost[0] + cost[1] * seq) * seq if cost is not None and seq else None  # type: ignore[operator]
+    shape = {name: other[name] for name in ("layers", "hidden", "seq", "tp", "pp") if name in other}
+    return reading.per_sample(row, **shape)  # type: ignore[arg-type]
+
+
+def like_row(row: Row, name: str, value: object) -> Row | None:
+    """A row of another model or device; of those the one that has the most else in common."""
+    rest = [other for other in BELONGS if other != name]
+    mates = [mate for mate in row.around if getattr(mate.record, name) == value and mate is not row]
+    return max(mates, key=lambda mate: (sum(getattr(mate.record, n) == getattr(row.record, n) for n in rest),
+                                        mate.seq == row.seq), default=None)  # fmt: skip
+
+
+BELONGS = {"size_label": ("model", "label"), "machine": ("device",)}
+"""What a row may be of by mistake, and what the relations that it changes are learned apart by."""
+
+
+def belongs(row: Row, relation: Relation, name: str) -> bool:
+    """Whether a relation is another one for another model or device."""
+    own = name == "machine" and ("peak", 1) in relation.terms
+    return own or relation.name in row.groups or any(kind in relation.apart for kind in BELONGS[name])
+
+
+def residue(row: Row, relation: Relation, other: dict[str, object] | None = None) -> float | None:
+    """The logarithm of the product; None where the row does not have all its fields."""
+    if other:
+        return _residue(row, relation, other, {})
+    if relation.name not in row.terms:
+        row.terms[relation.name] = _residue(row, relation, {}, row.terms)
+    return row.terms[relation.name]
+
+
+def _residue(row: Row, relation: Relation, other: dict[str, object], known: dict[str, float | None]) -> float | None:
+    total = 0.0
+    for name, power in relation.terms:
+        if name not in known:
+            known[name] = term(row, name, other)
+        value = known[name]
+        if value is None:
+            if _learned(row, relation, name):
+                continue
+            return None
+        if name in _SAID and (name in row.record.inferred or name in row.record.estimated):
+            return None
+        total += power * value
+    return total
+
+
+def _learned(row: Row, relation: Relation, name: str) -> bool:
+    """Whether a term that nobody says is part of what is learned: one batch, as many devices in every row."""
+    if name in ("gbs", "seq"):
+        return ("sec_per_it", 1) in relation.terms
+    if name == "world":
+        return (relation.by_devices or not relation.exact) and _same_devices(row)
+    if name in ("dp", "mbs"):
+        return relation.by_steps and (_same_devices(row) if name == "dp" else _same_micro_batch(row))
+    return False
+
+
+def _same_devices(row: Row) -> bool:
+    """Whether no row of the table says on how many devices it ran: all on the same, or the figures say otherwise."""
+    return all(mate.world is None and mate.product is None and not mate.record.dp for mate in row.around)
+
+
+def _same_micro_batch(row: Row) -> bool:
+    """Whether no row of the table says its micro-batch."""
+    return not row.sheet.filled(row.key) & {"mbs"} and all(mate.record.mbs is None for mate in row.around)
+
+
+def is_measure(name: str) -> bool:
+    return name in MEASURES or name[:1] == EXTRA
+
+
+def slack(row: Row, relation: Relation, but: str = "") -> float:
+    """What the printed digits leave open, whether they were rounded or cut off."""
+    if but:
+        return EXACT + sum(2 * figure.slack for name in relation.measures if name != but and (figure := row.printed(name)))
+    if not relation.measures:
+        return EXACT
+    if relation.name not in row.slacks:
+        row.slacks[relation.name] = EXACT + sum(2 * figure.slack for name in relation.measures if (figure := row.printed(name)))
+    return row.slacks[relation.name]
+
+
+_WORKED: dict[str, Callable[[Row, dict[str, object]], object]] = {
+    "world": of_devices, "dp": _dp, "gbs": _batch, "size": _size, "token_flops": _token_flops,
+    "flops": lambda row, other: 1.0 if (each := _flops(row, other)) is None else each,
+    "seq": lambda row, other: other.get("seq", row.seq),
+    "cp": lambda row, other: other.get("cp") or row.beside("cp") or 1,
+    "ga": lambda row, other: other.get("ga") or row.beside("ga"),
+    "price": lambda row, _: named.price_of(row),
+    "peak": lambda row, other: _peak(row if "machine" not in other else like_row(row, "machine", other["machine"])),
+}  # fmt: skip
+"""The terms of relations that are no plain fields; FLOPs that nobody knows are part of what is learned."""
+
+
+# ---- what the rows of a table keep to
+
+
+def key_of(row: Row, relation: Relation, *, any_model: bool = False) -> tuple[object, ...]:
+    asked = relation.name, any_model
+    if asked not in row.keys:
+        row.keys[asked] = _new_key(row, relation, any_model)
+    return row.keys[asked]
+
+
+def _new_key(row: Row, relation: Relation, any_model: bool) -> tuple[object, ...]:
+    record = row.record
+    if relation.name in row.groups:
+        return relation.name, row.groups[relation.name]
+    if relation.alone:
+        return (relation.name,)
+    key: list[object] = [relation.name]
+    apart = relation.apart
+    if "device" in apart:
+        key += [_kind(record.machine), row.devices, record.dtype]
+    if "batch" in apart:
+        key += [record.gbs, record.mbs]
+    if "axes" in apart:
+        key += [record.tp, record.pp, row.beside("cp")]
+    if "recompute" in apart:
+        key.append(record.recompute)
+    if "label" in apart:
+        key += [record.size_label, row.seq]
+    if "model" in apart:
+        known = _flops(row, {}) is not None
+        # A formula that only nearly holds is off by another factor at another sequence; what was fitted to several is not.
+        fitted = (row.key, record.size_label) in row.sheet.costs
+        key += [known, record.recompute, row.reading and (row.reading.formula, row.reading.per)]
+        label = record.size_label or ("" if record.layers else _model_in(row))
+        key += [ANY] if any_model and known else [label, record.layers, record.hidden, None if fitted else row.seq]
+    batch, seq, replicas, devices = relation.unsaid
+    unsaid = (batch and not record.gbs, seq and not row.seq, devices and row.world is None,
+              replicas and (record.mbs is None or record.dp is None and _replicas(row, {}) is None))  # fmt: skip
+    if any(unsaid):
+        key += [UNSAID, unsaid]  # a factor that stands for a batch is none of a sequence
+    return tuple(key)
+
+
+def _model_in(row: Row) -> str:
+    """A size in a cell of words: `Llama 2 7B` under a heading that says nothing of models."""
+    return next((match[0] for cell in row.record.extra.values() if (match := _SIZED.search(cell))), "")
+
+
+_SIZED = re.compile(r"(?<![\w.])(?:\d{1,3}x)?\d{1,4}(?:\.\d+)?[BM](?!\w)")
+
+
+@functools.lru_cache(maxsize=4096)
+def _kind(machine: str) -> str:
+    """Without how many of them: `8x A100` and `v5p-128`."""
+    return re.sub(r"^\d+\s?[x×]\s?|(?<=\w)-\d+$", "", machine)
+
+
+def _learn_costs(sheet: Sheet) -> None:
+    """FLOPs of a token are a + b x the sequence, whatever the model: from rows of one model with several sequences."""
+    for key, rows in sheet.tables.items():
+        if len({row.seq for row in rows[:_MOST_ROWS]}) < ENOUGH_ROWS:
+            continue
+        models: dict[str, dict[float, list[float]]] = {}
+        some = [row for row in rows[:_MOST_ROWS] if row.reading is not None and row.record.tflops]
+        in_tflops = any(row.record.tflops for row in rows[:_MOST_ROWS])  # else shares of one peak tell what a token costs
+        fitting = (row for row in some if row.reading is not None and row_fits(row, row.reading))
+        if some and sum(1 for _ in itertools.islice(fitting, (len(some) + 1) // 2)) == (len(some) + 1) // 2:
+            continue  # by a formula, whatever the sequence
+        for row in rows[:_MOST_ROWS]:
+            record = row.record
+            done = record.tflops if in_tflops else record.mfu
+            if row.seq and done and not row.planned:
+                tokens = record.tokens_per_s_per_process
+                if not tokens and record.sec_per_it and record.gbs and row.world:
+                    tokens = record.gbs * row.seq / record.sec_per_it / row.world
+                if tokens:
+                    models.setdefault(record.size_label, {}).setdefault(row.seq, []).append(done / tokens)
+        for label, points in models.items():
+            if len(points) < ENOUGH_ROWS:
+                continue
+            every = [(seq, cost) for seq, costs in points.items() for cost in costs]
+            fit = _line(every)
+            if fit is not None:
+                sheet.costs[key, label] = fit
+
+
+def _line(points: list[tuple[float, float]]) -> tuple[float, float] | None:
+    """a + b x the sequence, through the two rows with whom most others agree."""
+    best: tuple[int, float, float] = (0, 0.0, 0.0)
+    for (one, low), (two, high) in itertools.combinations(points[:30], 2):
+        slope = (high - low) / (two - one) if one != two else -1.0
+        offset = low - slope * one
+        if slope >= 0 < offset:
+            best = max(best, (sum(abs(cost / (offset + slope * seq) - 1) < COST for seq, cost in points), offset, slope))
+    near = {seq for seq, cost in points if best[0] and abs(cost / (best[1] + best[2] * seq) - 1) < COST}
+    enough = best[0] > ENOUGH_ROWS + 1 or best[0] > ENOUGH_ROWS and len(near) >= ENOUGH_ROWS
+    if not enough or best[0] < FEWER * len(points):
+        return None
+    # Two rows have the rounding of two rows: all that agree tell it better.
+    agree = [(seq, cost) for seq, cost in points if abs(cost / (best[1] + best[2] * seq) - 1) < COST]
+    slope, offset = statistics.linear_regression(*zip(*agree)) if len(near) > 1 else (best[2], best[1])
+    return (offset, slope) if slope >= 0 < offset else best[1:]
+
+
+def _find_more(sheet: Sheet) -> None:
+    """Columns that no field takes and that follow, in most rows, from others: of the whole table, else of its first model."""
+    for key, mates in sheet.tables.items():
+        rows = [row for row in mates[: 4 * discover.MOST_SEARCHED] if row.tabular and not row.planned]
+        headings = rows[0].extras if rows else []
+        several = len({row.record.size_label for row in rows}) >= ENOUGH_ROWS
+        threads = rows[0].columns.get("threads") if rows else None
+        whole = [*headings, *([threads] if threads else [])]
+        if not whole and not several:
+            continue
+        models: dict[object, list[Row]] = {}
+        for row in rows:
+            models.setdefault((row.record.size_label, row.record.machine, row.seq), []).append(row)
+        found: list[Relation] = []
+        for some, apart in ((rows, ()), (max(models.values(), key=len), ("device", "recompute", "label"))):
+            left = [heading for heading in headings if not any(r.terms[0][0] == EXTRA + heading for r in found)]
+            for terms in discover.followed(some, left) if apart == () or len(models) > 1 else ():
+                found.append(Relation(_named(terms), terms, exact=False, apart=apart))
+        if several:
+            found += [Relation(_named(terms), terms, exact=False, apart=("device",)) for terms in discover.by_size(rows)]
+        found += [Relation(_named(terms), terms, exact=False) for terms in discover.counted(rows, whole)
+                  if not any(frozenset(r.terms) == frozenset(terms) for r in found)]  # fmt: skip
+        found += _by_units(rows)
+        if found:
+            sheet.found[key] = found
+
+
+BY_UNITS = ", by their units"
+
+
+def _by_units(rows: list[Row]) -> list[Relation]:
+    """What is written or read over how much a second is the time: `GB | GB/s | s`."""
+    headings = {normal(heading): heading for heading in rows[0].record.printed} if rows else {}
+    time = next((headings[name] for name in ("s", "sec", "seconds", "time s") if name in headings), None)
+    rates = [name for name in headings if re.fullmatch(r"[kmgt]i?b per s", name) and name.removesuffix(" per s") in headings]
+    if time is None or len(rates) != 1:
+        return []
+    field = "sec_per_it" if rows[0].columns.get("sec_per_it") == time else EXTRA + time
+    rate, amount = EXTRA + headings[rates[0]], EXTRA + headings[rates[0].removesuffix(" per s")]
+    return [Relation(f"{time} = {amount[1:]} / {rate[1:]}{BY_UNITS}", ((field, 1), (rate, 1), (amount, -1)), exact=False)]
+
+
+def _find_named(sheet: Sheet) -> dict[tuple[str, object, object], Rule]:
+    """Columns that their headings explain, and the rules of their rows: one for each row that others are shares of."""
+    rules: dict[tuple[str, object, object], Rule] = {}
+    for key, ways in named.learn(sheet).items():
+        for way in ways:
+            relation = Relation(_named(way.terms), way.terms, exact=False)
+            known = sheet.found.setdefault(key, [])
+            # A much longer product that some rows keep to as well is an accident.
+            same = (frozenset(way.terms), frozenset((name, -power) for name, power in way.terms))
+            known[:] = [other for other in known if not any(frozenset(other.terms) <= one for one in same)
+                        and not (other.terms[0] == way.terms[0] and (len(other.terms) > len(way.terms) + 1
+                                 or _kept(sheet.tables[key], other) < way.kept + (len(way.constants) == 1)))]  # fmt: skip
+            known.append(relation)
+            for row, group in way.groups.items():
+                row.groups[relation.name] = group
+            for group, constant in way.constants.items():
+                offs = [(off, slack(row, relation)) for row, its in way.groups.items()
+                        if its == group and (off := residue(row, relation)) is not None]  # fmt: skip
+                rule = Rule(constant, way.scatter, max(2, way.kept), _misses(offs, constant))
+                rules["table", key, (relation.name, group)] = rule
+    return rules
+
+
+def _kept(rows: list[Row], relation: Relation) -> int:
+    """How many rows agree on a relation within their digits."""
+    offs = [(off, slack(row, relation)) for row in rows[:_FEW] if (off := residue(row, relation)) is not None]
+    middle = statistics.median(off for off, _ in offs) if offs else 0.0
+    return sum(abs(off - middle) <= may + EXACTLY for off, may in offs)
+
+
+def _named(terms: tuple[tuple[str, int], ...]) -> str:
+    """`Tokens (B) = gbs x iteration / seq`"""
+    (first, _), *rest = terms
+    work = "".join(f" {'x' if power < 0 else '/'} {name.removeprefix(EXTRA)}" for name, power in rest)
+    return f"{first.removeprefix(EXTRA)} ={work.removeprefix(' x') if work.startswith(' x') else f' 1{work}'}"
+
+
+def relations_of(row: Row) -> tuple[Relation, ...]:
+    """Those that rows of the table can have: whose first field some of them print; once rules are learned, those with one."""
+    key, sheet = row.key, row.sheet
+    if key not in sheet.asked:
+        mates = sheet.tables[key]
+        there = {name for name in _FIRST if name == "world" or any(_has(mate, name) for mate in mates)} | sheet.filled(key)
+        once = _at_once(mates) if "gbs" in there else None
+        told = tuple(r for r in RELATIONS if r.terms[0][0] in there
+                     and (r is once if r.name in _AT_ONCE else not _said_better(r, mates)))  # fmt: skip
+        sheet.asked[key] = (*told, *sheet.found.get(key, ()))
+    return sheet.asked[key]
+
+
+_FIRST = {relation.terms[0][0] for relation in RELATIONS} - {*MEASURES}
+
+
+def _has(row: Row, name: str) -> bool:
+    return (row.beside(name) if name == "ga" else getattr(row.record, name)) is not None
+
+
+def _said_better(relation: Relation, mates: list[Row]) -> bool:
+    """Whether the table says in full what the relation would only learn, or would say again."""
+    if relation.terms[:2] == (("gpus", 1), ("nodes", -1)):
+        return (len(relation.terms) == 2) == any(row.shows("procs_per_node") for row in mates)
+    if "aggregate and" in relation.name:
+        return all(row.record.tflops or not row.record.aggr_pflops for row in mates)
+    if "samples" in relation.name and relation.exact:
+        return relation.name != "samples a second" and any(row.record.sec_per_it and row.record.gbs for row in mates)
+    if "axes" in relation.apart:
+        return any(row.record.tp or row.record.pp for row in mates)
+    return "batch" in relation.apart and any(row.record.gbs and row.record.mbs for row in mates)
+
+
+def _at_once(mates: list[Row]) -> Relation | None:
+    """Of which micro-batches the batch is the product in nearly every row, and in rows that have little in common."""
+    rows = [row for row in mates[:_MOST_ROWS] if row.record.gbs and row.record.mbs and row.shows("gbs") and row.shows("mbs")]
+    if len(rows) < AT_ONCE_ROWS or any(row.beside("ga") for row in rows):
+        return None
+    for relation in AT_ONCE:
+        kept, there, others = set(), 0, 0
+        for row in rows:
+            if row.tabular and not row.planned and (off := residue(row, relation)) is not None:
+                there += 1
+                others += abs(off) >= EXACT
+                if others > max(1.0, 0.15 * len(rows)):
+                    break
+                kept |= {(row.record.gbs, row.record.mbs)} if abs(off) < EXACT else set()
+        if len(kept) >= AT_ONCE_ROWS - 1 and there >= AT_ONCE_ROWS and others <= max(1.0, 0.15 * there):
+            return relation
+    return None
+
+
+AT_ONCE_ROWS = 5
+
+
+def _keep_learned(sheet: Sheet) -> None:
+    """From here on a relation without a rule in its table or its file is not asked for."""
+    learned = {(place, name[0]) for _, place, name in sheet.rules}  # type: ignore[index]
+    peaks = {place for place, name in learned if name == "MFU"}
+    for key, relations in sheet.asked.items():
+        sheet.asked[key] = tuple(r for r in relations if (key, r.name) in learned or (key[0], r.name) in learned
+                                 or r.name == "MFU" and key in peaks)  # fmt: skip
+
+
+def learn(sheet: Sheet) -> list[Finding]:
+    """Sets `sheet.rules`: (table or file, which, relation with what rows differ in) -> rule."""
+    _learn_costs(sheet)
+    _find_more(sheet)
+    by_heading = _find_named(sheet)
+    files: dict[tuple[str, tuple[object, ...]], list[tuple[Offs, Rule | None]]] = {}
+    for place, rows in sheet.tables.items():
+        for key, offs in _offs(sheet, place, rows).items():
+            rule = _learned_rule(key, offs)
+            files.setdefault((place[0], key), []).append((offs, rule))
+            if rule is not None:
+                sheet.rules["table", place, key] = rule
+    for (file, key), tables in files.items():
+        if UNSAID in key and key[0] in _BY_DEVICES:
+            continue  # another table is of another machine
+        rule = tables[0][1] if len(tables) == 1 else _learned_rule(key, [off for offs, _ in tables for off in offs])
+        if rule is not None:
+            sheet.rules["file", file, key] = rule
+    sheet.rules.update(by_heading)
+    for place, rows in sheet.tables.items():
+        if len(rows) == 2 and place[1] is not None:
+            _define(sheet, rows)
+    _keep_learned(sheet)
+    _share(sheet)
+    return []
+
+
+def _offs(sheet: Sheet, place: tuple[str, int | None], rows: list[Row]) -> dict[tuple[object, ...], Offs]:
+    """By what rows of a table have in common: what the relations leave over in each, and what its digits leave open."""
+    some = [row for row in rows[:_MOST_ROWS] if row.tabular and not row.planned]
+    there, steps = sheet.filled(place), any(row.beside("ga") is not None for row in some)
+    here: dict[tuple[object, ...], Offs] = {}
+    for relation in relations_of(rows[0]):
+        if not there.issuperset(relation.needs) or relation.of_steps and not steps:
+            continue
+        of_any = "model" in relation.apart and "device" not in relation.apart
+        for row in some:
+            if (off := residue(row, relation)) is None:
+                continue
+            measured, key = (off, slack(row, relation)), key_of(row, relation)
+            here.setdefault(key, []).append(measured)
+            if of_any and (whole := key_of(row, relation, any_model=True)) != key:
+                here.setdefault(whole, []).append(measured)
+    return here
+
+
+def _learned_rule(key: tuple[object, ...], offs: Offs) -> Rule | None:
+    name, unsaid, of_any = str(key[0]), UNSAID in key, ANY in key
+    devices = unsaid and name in _BY_DEVICES
+    most = UNSAID_MOST if unsaid and not devices else MOST
+    rule = _rule(offs[: 4 * _MOST_ROWS], _known(name, unsaid, of_any), most)
+    if rule is None or unsaid and name == "the accumulation" and not _whole(rule) or devices and not _many(rule):
+        return None
+    return None if of_any and abs(rule.constant + TERA) > 0.004 else rule
+
+
+def _define(sheet: Sheet, rows: list[Row]) -> None:
+    """What headings say in full needs the proof of one row, where there are two and the other is clearly off."""
+    for relation in relations_of(rows[0]):
+        if not relation.exact or len(relation.measures) < 2 or not all(row.tabular and not row.planned for row in rows):
+            continue
+        said = all(row.world != 1 and not {"gbs", "seq"} & {n for n, _ in relation.terms if n in row.record.inferred}
+                   for row in rows)  # fmt: skip
+        offs = [(abs(off), slack(row, relation)) for row in rows if (off := residue(row, relation)) is not None] if said else []
+        if len(offs) == 2 and min(offs)[0] <= min(offs)[1] + EXACTLY < SMALL and max(offs)[0] > max(offs)[1] + GRAVE:
+            for row in rows:
+                sheet.rules.setdefault(("table", row.key, key_of(row, relation)), Rule(0.0, 0.0, 2))
+
+
+def _share(sheet: Sheet) -> None:
+    """What is found in one table holds in the others of the file with its headings, too short to show it, whose rows keep to
+    it."""
+    alike: dict[tuple[str, tuple[str, ...]], list[tuple[str, int | None]]] = {}
+    for key in sheet.tables if sheet.found else ():
+        if key[1] is not None:
+            alike.setdefault((key[0], tuple(sheet.tables[key][0].record.printed)), []).append(key)
+    for keys in alike.values():
+        for key, other in itertools.permutations(keys[:MOST_ALIKE], 2):
+            for relation in sheet.found.get(key, ()):
+                if not any(its.terms[0] == relation.terms[0] for its in sheet.found.get(other, ())):
+                    _share_one(sheet, relation, key, other)
+
+
+MOST_ALIKE, FOREIGN = 8, 0.02
+"""Tables of the same headings that are compared; how likely rows of another table keep to what is found in one, at most."""
+
+
+def _share_one(sheet: Sheet, relation: Relation, key: tuple[str, int | None], other: tuple[str, int | None]) -> None:
+    rows = [row for row in sheet.tables[other][:_FEW] if row.tabular and not row.planned]
+    whole = sheet.rules.get(("table", key, (relation.name, "")))  # known by its heading, and the same in all rows
+    offs: list[tuple[Row, Rule, float]] = []
+    for row in rows:
+        rule = whole or sheet.rules.get(("table", key, key_of(row, relation)))
+        off = residue(row, relation) if rule is not None else None
+        if rule is not None and off is not None:
+            offs.append((row, rule, abs(off - rule.constant)))
+    kept = [may for row, rule, off in offs if off <= (may := slack(row, relation) + EXACTLY + rule.scatter)]
+    chance = math.prod(min(1.0, 2 * may / named.SPREAD) for may in kept)
+    if len(kept) < len(offs) - max(1, len(offs) // 4) or chance > FOREIGN:
+        return
+    sheet.found.setdefault(other, []).append(relation)
+    sheet.asked[other] = (*sheet.asked.get(other, ()), relation)
+    for row, rule, _ in offs:
+        if whole is not None:
+            row.groups[relation.name] = ""
+            row.keys.clear()
+        sheet.rules["table", other, key_of(row, relation)] = rule
+
+
+def _whole(rule: Rule) -> bool:
+    """Whether a learned factor can be a number of replicas, and all that keep to it do so exactly."""
+    count = math.exp(rule.constant)
+    return count > 0.99 and abs(count - round(count)) < 1e-6 * count and rule.scatter < 1e-6
+
+
+def _many(rule: Rule) -> bool:
+    """Whether it can be a number of devices, as far as rows tell it that scatter."""
+    count = math.exp(abs(rule.constant))
+    return count > 1.5 and abs(count - round(count)) < (EXACTLY + rule.scatter) * count
+
+
+_EXACT = {relation.name: relation.exact for relation in RELATIONS}
+_BY_DEVICES = frozenset(relation.name for relation in RELATIONS if relation.exact and relation.by_devices)
+
+
+EXACTLY = 0.002
+"""Within which, beyond its digits, a row keeps to a figure that is known: two rows that do so are no accident."""
+
+
+@functools.lru_cache(maxsize=256)
+def _known(name: str, unsaid: bool, any_model: bool) -> tuple[float, ...]:
+    """The figures that a product may be without anybody saying so."""
+    if unsaid:
+        return ()
+    if name == "the aggregate":
+        return -math.log(1000.0), -math.log(1024.0)
+    if name in ("MFU", "HFU"):
+        return tuple(-math.log(peak) for peak in PEAKS)
+    return (0.0,) if _EXACT.get(name) or name.endswith(BY_UNITS) else (-TERA,) if any_model else ()
+
+
+def _rule(offs: Offs, known: tuple[float, ...], most: float) -> Rule | None:
+    """A known figure that two rows keep to, unless more rows agree on another one; else what most rows agree on."""
+    if len(offs) < (2 if known else ENOUGH_ROWS):
+        return None
+    for value in known:
+        if all(abs(off - value) <= may + EXACTLY for off, may in offs):  # as nearly all do
+            return Rule(value, 0.0, len(offs), _misses(offs, value))
+    where = sorted(off for off, _ in offs)
+    if len(offs) <= _FEW:
+        middle = where[0]
+        if where[-1] - middle > min(may for _, may in offs) + EXACTLY:  # they nearly always are alike
+            # Rows with fine digits say more than those that agree with nearly anything.
+            given, may = np.array(offs).T + [[0.0], [EXACTLY]]
+            agree = np.abs(given - np.array(where)[:, None]) <= may
+            middle = where[int((agree @ -np.log(np.minimum(0.9, may))).argmax())]
+    else:
+        middle = max(where, key=lambda at: bisect.bisect_right(where, at + EXACTLY) - bisect.bisect_left(where, at - EXACTLY))
+    open_ = statistics.median(may for _, may in offs)
+    near = [off for off in where if abs(off - middle) <= open_ + WINDOW / 3]
+    for value in known:
+        exactly = sum(abs(off - value) <= may + EXACTLY for off, may in offs)
+        if exactly >= 2 and exactly >= len(near) - sum(abs(off - value) <= WINDOW / 3 for off in near):
+            return Rule(value, 0.0, exactly, _misses(offs, value))
+    if 0.0 in known and (rule := _by_definition(offs)) is not None:
+        return rule
+    if (len(near) < ENOUGH_ROWS or len(near) < most * len(offs)) and not _beyond_chance(offs, middle):
+        return _loosely(where, offs, known, open_) if most < UNSAID_MOST else None
+    # Coarse digits tell the figure less well than fine ones do.
+    fine = sorted((may, off) for off, may in offs if abs(off - middle) <= open_ + WINDOW / 3)
+    constant = statistics.median(off for _, off in fine[: max(2, len(fine) // 2)])
+    if len(near) <= FEW_NEAR:  # of a few rows that are alike the figure is what is known of it
+        constant = next((value for value in known if abs(value - constant) <= WINDOW / 2), constant)
+    scatter = statistics.median(abs(off - constant) for off in near)
+    return Rule(constant, scatter, len(near), _misses(offs, constant))
+
+
+def _by_definition(offs: Offs) -> Rule | None:
+    """Of a few rows two that keep to what is so by definition, as means do, where all others are far off: no accident."""
+    near = [off for off, may in offs if abs(off) <= min(may + EXACTLY, WINDOW / 3) + WINDOW / 3]
+    far = [off for off, may in offs if abs(off) > may + FAR_OFF]
+    if len(offs) > FEW_NEAR + 1 or len(near) < 2 or len(near) + len(far) < len(offs):
+        return None
+    return Rule(0.0, statistics.median(map(abs, near)), len(near), _misses(offs, 0.0))
+
+
+FAR_OFF = 0.08
+
+
+def _loosely(
+    where: list[float], offs: Offs, known: tuple[float, ...], open_: float
+) -> Rule | None:
+    """What nearly all rows keep to within a few hundredths: means over other iterations, on both sides of it."""
+    least = max(LOOSE_ROWS - 1, LOOSE_MOST * len(offs))
+    for value in known:
+        near = [off for off in where if abs(off - value) <= open_ + 2 * WINDOW]
+        enough = len(near) >= max(LOOSE_ROWS - 1, KNOWN_MOST * len(offs))
+        if enough and abs(statistics.median(near) - value) <= open_ + WINDOW / 2:
+            close = [abs(off - value) for off in near if abs(off - value) <= open_ + WINDOW] or [WINDOW]
+            return Rule(value, statistics.median(close), len(near), _misses(offs, value))
+    wide = 2 * (open_ + (WINDOW if len(offs) > LOOSE_ROWS else WINDOW / 2))
+    near = max((where[at : bisect.bisect_right(where, off + wide)] for at, off in enumerate(where)), key=len)
+    if len(near) < least:
+        return None
+    middle = statistics.median(near)
+    constant = next((value for value in known if abs(value - middle) <= WINDOW / 2), middle)
+    return Rule(constant, statistics.median(abs(off - constant) for off in near), len(near), _misses(offs, constant))
+
+
+def _misses(offs: Iterable[tuple[float, float]], constant: float) -> Misses:
+    return Misses.of((off - constant, may) for off, may in offs)
+
+
+def wobble(row: Row, relation: Relation, rule: Rule) -> float:
+    """By how much the row may miss the rule beyond its digits, as the other rows do."""
+    off = residue(row, relation)
+    others = rule.misses.but(off - rule.constant, slack(row, relation)) if off is not None else 0.0
+    said = row.sheet.text(row).scatter if relation.timed else 0.0
+    return max(4 * rule.scatter, others, said)
+
+
+def scatters(row: Row) -> bool:
+    """Whether rows of the table miss a relation by more than their digits: times and rates that are means."""
+    loose = row.sheet.loose
+    if not loose:
+        loose |= {place for (_, place, _), rule in row.sheet.rules.items() if rule.misses.is_loose} | {None}
+    return row.key in loose
+
+
+def _beyond_chance(offs: Offs, middle: float) -> bool:
+    """Rows with several slips: those left agree to their digits, more of them than by accident, and hardly any nearly does."""
+    exactly = [may for off, may in offs if abs(off - middle) <= may + EXACTLY]
+    if len(offs) in (3, 4) and len(exactly) >= 2 and max(exactly) < EXACTLY * 3:
+        return all(abs(off - middle) <= may + EXACTLY or abs(off - middle) > GRAVE for off, may in offs)
+    nearly = sum(may + EXACTLY < abs(off - middle) < may + WINDOW for off, may in offs)
+    windows = [min(1.0, 2 * (may + EXACTLY)) for may in exactly] or [1.0]
+    chance = math.comb(len(offs), len(exactly)) * math.prod(windows) / min(windows) if len(offs) <= 60 else 1.0
+    rest = sorted(off for off, may in offs if abs(off - middle) > may + EXACTLY)
+    if any(b - a <= EXACTLY for a, b in itertools.pairwise(rest)):
+        return False  # two kinds of rows, and not slips
+    return len(exactly) >= max(ENOUGH_ROWS, FEWER * len(offs)) and nearly <= 0.15 * len(offs) and chance < 0.005
+
+
+def rule_of(row: Row, relation: Relation) -> Rule | None:
+    """Of its model in its table, else in its file; else a formula by which rows of any model agree to the last digit."""
+    rules, file = row.sheet.rules, row.record.source_file
+    for any_model in (False, True) if "model" in relation.apart else (False,):
+        name = key_of(row, relation, any_model=any_model)
+        if (rule := rules.get(("table", row.key, name))) is not None and rule.support >= 2:
+            return rule
+        if not relation.exact and (row.sheet.has_unknown(row.key) or "model" in relation.apart and _of_any_model(row)):
+            continue  # a column that nobody reads, or another model, may set what other tables have in common
+        if (rule := rules.get(("file", file, name))) is not None and rule.support >= 2 and _is_kept(row, relation, rule, name):
+            return rule
+    return _by_data_sheet(row, relation) or _of_another_precision(row, relation) or _recomputed_otherwise(row, relation)
+
+
+def _recomputed_otherwise(row: Row, relation: Relation) -> Rule | None:
+    """What the rows of the model with other recomputation keep to, where a row alone of its kind is off by more than the
+    recomputed pass, which may count or not."""
+    if relation.exact or "model" not in relation.apart or not row.record.recompute:
+        return None
+    written = bool(row.sheet.text(row).formula)  # then what is recomputed is not counted, and no reading has to tell
+    if row.reading is None and not written:
+        return None
+    blank = row.columns.get("recompute")  # where a dash says that nothing is
+    mates = [mate for mate in row.around if mate.record.recompute != row.record.recompute
+             and (mate.record.recompute or blank and mate.record.printed.get(blank, "").strip())
+             and (mate.reading is not None or written)
+             and (mate.record.size_label, mate.seq) == (row.record.size_label, row.seq)]  # fmt: skip
+    rule = row.sheet.rules.get(("table", row.key, key_of(mates[0], relation))) if mates else None
+    off = residue(row, relation) if rule is not None else None
+    own = [mate for mate in row.around if mate is not row and key_of(mate, relation) == key_of(row, relation)]
+    if rule is None or off is None or own:
+        return None
+    return rule if abs(off - rule.constant) > math.log(4 / 3) + GRAVE else None
+
+
+def _is_kept(row: Row, relation: Relation, rule: Rule, name: tuple[object, ...]) -> bool:
+    """Whether rows of its table keep to what other tables of the file show: where none does it is another case, whose sequence
+    or batch nobody says again."""
+    any_model = ANY in name
+    mates = [mate for mate in row.mates[:_FEW] if mate is not row and key_of(mate, relation, any_model=any_model) == name]
+    offs = [(off, slack(mate, relation)) for mate in mates if (off := residue(mate, relation)) is not None]
+    return not offs or any(abs(off - rule.constant) <= may + 4 * rule.scatter + WINDOW for off, may in offs)
+
+
+def _of_another_precision(row: Row, relation: Relation) -> Rule | None:
+    """The peak that rows of the table with another precision keep to, where a row is off by neither that nor twice as much."""
+    if relation.name != "MFU" or not row.record.dtype or (off := residue(row, relation)) is None:
+        return None
+    name, machine, _, dtype, *rest = key_of(row, relation)
+    known = [rule for (_, place, other), rule in row.sheet.rules.items() if place == row.key and isinstance(other, tuple)
+             and other[:2] == (name, machine) and other[3] != dtype and [*other[4:]] == rest]  # fmt: skip
+    if len(known) != 1:
+        return None
+    rule, near = known[0], slack(row, relation) + GRAVE
+    return None if any(abs(abs(off - rule.constant) - math.log(times)) < near for times in (1, 2)) else rule
+
+
+def _of_any_model(row: Row) -> bool:
+    """Whether nobody says of which model the row is, in a table long enough to tell what its own one costs."""
+    record = row.record
+    return not (record.size_label or record.layers or record.hidden) and len(row.mates) > ENOUGH_ROWS
+
+
+def _by_data_sheet(row: Row, relation: Relation) -> Rule | None:
+    """The peak of the row's own device, where rows with another one keep to that one's."""
+    if relation.name != "MFU" or row.device is None or not row.record.machine:
+        return None
+    peaks = row.sheet.peaks
+    if not peaks:
+        for (_, key, name), rule in row.sheet.rules.items():
+            peaks[key] = peaks.get(key, False) or name[0] == "MFU" and any(  # type: ignore[index]
+                abs(rule.constant + math.log(peak)) < EXACTLY for peak in PEAKS)  # fmt: skip
+    known = peaks.get(row.key, False)
+    peak = row.device.peak_tflops.get("bf16") or row.device.peak_tflops.get("fp16")
+    return Rule(-math.log(peak), 0.0, 2) if known and peak else None
+
+
+def off_by(row: Row, relation: Relation, rule: Rule, other: dict[str, object] | None = None) -> tuple[float, float] | None:
+    """How far the row is from the rule, and how far it may be."""
+    name = next((name for name in BELONGS if name in other), "") if other else ""
+    if other and name and belongs(row, relation, name) and not (name == "machine" and ("peak", 1) in relation.terms):
+        # Another model has its own rule, where its FLOPs are learned; another device its peak and its price.
+        like = like_row(row, name, other[name])
+        its = like and rule_of(like, relation)
+        if not its:
+            return None
+        rule = its
+    off = residue(row, relation, other)
+    if off is None:
+        return None
+    but = next(iter(other)) if other else ""
+    open_ = row.reading.rounded(row) if rule.constant == -TERA and row.reading is not None else 0.0
+    open_ += slack(row, relation, but) + wobble(row, relation, rule)
+    return off - rule.constant, open_ + (0.0 if rule.constant == 0.0 else 0.002)
+
+
+def holds(row: Row, **other: object) -> bool | None:
+    """Whether all relations hold with other values; None where nothing can say."""
+    told = [abs(found[0]) <= found[1] + 0.005 for relation in relations_of(row) if relation.name != "the layout"
+            and (rule := rule_of(row, relation)) is not None and (found := off_by(row, relation, rule, other))]  # fmt: skip
+    return all(told) if told else None
