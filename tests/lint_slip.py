@@ -17,6 +17,12 @@ class Planted:
     """What must be proposed; None where lint may leave it open."""
     column: str | None = None
     level: str = "error"
+    other: int | None = None
+    """The other row of two whose cells were exchanged: what is said may stand at either."""
+
+    @property
+    def lines(self) -> list[int]:
+        return [self.table.line_of(row) for row in (self.row, self.other) if row is not None]
 
 
 Slip = Callable[[Table, random.Random], "Planted | None"]

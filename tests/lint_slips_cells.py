@@ -13,7 +13,7 @@ def memory_falls(table: Table, rng: random.Random) -> Planted | None:
         for j, b in enumerate(table.rows):
             if (a.dp, a.tp, a.pp) == (b.dp, b.tp, b.pp) and b.mbs == 2 * a.mbs:
                 changed = change(change(table, i, Mem=b.cells["Mem"]), j, Mem=a.cells["Mem"])
-                return Planted(changed, i, "memory-monotone", a.cells["Mem"], "Mem", "warning")
+                return Planted(changed, i, "memory-monotone", a.cells["Mem"], "Mem", "warning", other=j)
     return None
 
 

@@ -566,10 +566,11 @@ def _of_half_the_batch(group: list[Row], worst: Row, rates: dict[Row, float]) ->
     return len(others) > 2 and max(others) < 1.05 * min(others) and abs(off - math.log(2)) < 0.05
 
 
-def _proven(row: Row) -> bool:
-    """Whether other figures follow from the row's time and batch, and it is as fast as others: nothing is wrong then."""
+def _proven(row: Row, series: list[Row]) -> bool:
+    """Whether other figures follow from the row's time and batch, and it is as fast as the others of its series: nothing is
+    wrong then."""
     broken, kept = broken_and_kept(row)
-    others = [mate.record.tflops for mate in row.around if mate is not row and mate.record.tflops]
+    others = [mate.record.tflops for mate in series if mate is not row and mate.record.tflops]
     usual = (row.record.tflops or 0.0) > 0.9 * statistics.median(others) if others else False
     return usual and not broken and any({"sec_per_it", "gbs"} <= {name for name, _ in relation.terms} for relation, _ in kept)
 
@@ -590,7 +591,7 @@ def _scaling(mates: list[Row]) -> list[Finding]:
             continue
         rates = {row: each[row] for row in group}
         worst = _outlier(group, rates)
-        if not _of_half_the_batch(group, worst, rates) or _proven(worst):
+        if not _of_half_the_batch(group, worst, rates) or _proven(worst, group):
             continue
         other = min((row for row in group if row is not worst), key=lambda row: abs((_slots(row) or 0) - (_slots(worst) or 0)))
         one, two = _slots(worst) or 1.0, _slots(other) or 1.0
