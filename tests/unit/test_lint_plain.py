@@ -210,7 +210,7 @@ POINTS = "# 記録\n\n" + table("""
 @pytest.mark.parametrize(("note", "was", "typed", "proposed"), [
     pytest.param(SPENT, "| 207 |", "| 27 |", "207", id="cost"),
     pytest.param(SPENT, "| 0.90 |", "| 0.09 |", None, id="price"),
-    pytest.param(POWER, "| 3.9 |", "| 3900 |", "3.9", id="energy in other units"),
+    pytest.param(POWER, "| 3.9 |", "| 3900 |", "3.900", id="energy in other units"),
     pytest.param(PACKAGES, "| 4.8 |", "| 48 |", "4.8", id="days"),
     pytest.param(PARTS, "| 12,283 |", "| 2,283 |", "12283", id="a part of a step"),
     pytest.param(PRIX, "| 4 512 |", "| 45 120 |", "4512", id="money with spaces"),

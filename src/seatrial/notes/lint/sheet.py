@@ -26,6 +26,7 @@ from seatrial.tables.headings import batch_of_tokens, clean
 if TYPE_CHECKING:
     from seatrial.notes.lint.columns import counts, relations
     from seatrial.notes.lint.models.formulas import Reading
+    from seatrial.notes.lint.phases.ledger import Law
 
 FIGURES = (*MEASURED, "tokens_per_s_per_process", "mfu", "hfu", "loss")
 _FIGURES = operator.attrgetter(*FIGURES)
@@ -53,6 +54,8 @@ class Sheet:
     """Which relations between columns the rows of a table and of a file keep to: see `relations`."""
     found: dict[tuple[str, int | None], list[relations.Relation]] = field(default_factory=dict)
     """Table -> what its columns that no field takes follow from: see `relations`."""
+    laws: dict[tuple[str, int | None], list[Law]] = field(default_factory=dict)
+    """Table -> what its columns have to do with each other by definition: see `ledger`."""
     asked: dict[tuple[str, int | None], tuple[relations.Relation, ...]] = field(default_factory=dict)
     """Table -> the relations that its rows are asked for."""
     in_step: tuple[Row, int, dict[str, float], counts.Columns, dict[frozenset[str], list[counts.Law]]] | None = None

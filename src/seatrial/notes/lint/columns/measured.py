@@ -14,11 +14,11 @@ from seatrial.notes.lint.columns.copied import is_fine, source, stale
 from seatrial.notes.lint.columns.named import is_let_for
 from seatrial.notes.lint.columns.peers import in_line, leaning
 from seatrial.notes.lint.columns.points import ABOVE, ANOTHER_RELATION, FAR, WORKED_OUT, Repair
-from seatrial.notes.lint.columns.relations import GRAVE, MEASURES, PEAKS, is_measure
+from seatrial.notes.lint.columns.relations import BY_DEFINITION, GRAVE, MEASURES, PEAKS, is_measure
 from seatrial.notes.lint.digits import Printed
 from seatrial.notes.lint.headings import EXTRA
 from seatrial.notes.lint.models.throughput import SLIP, formula_of_another
-from seatrial.notes.lint.phases.lasted import lasts
+from seatrial.notes.lint.phases.quantities import clock
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.usual import mode
 from seatrial.tables.headings import older
@@ -56,10 +56,12 @@ _OF_A_CLOCK = {1.0: {60.0: "minutes", 1 / 24: "days"}, 24.0: {24.0: "hours"}}
 def repair(row: Row, name: str, value: float, bounds: tuple[float, float], broken: list[Broken]) -> Repair:
     """`bounds`: how far it may be from the solved value, as logarithms."""
     score = ANOTHER_RELATION * (len(broken) - 1)
-    last = any(relation.name in row.groups and relation.terms[0][0] == name for relation, _, _ in broken)
+    last = {relation.name.endswith(BY_DEFINITION) for relation, _, _ in broken
+            if relation.name in row.groups and relation.terms[0][0] == name}  # fmt: skip
     loose = any(rule.misses.is_loose for _, rule, _ in broken)
     counted = name[:1] == EXTRA and all(not is_measure(n) for relation, _, _ in broken for n, _ in relation.terms[1:])
-    score += WORKED_OUT if counted else WORKED_OUT / 2 if last else 0.0
+    # A definition says less of what was worked out from what than a heading does.
+    score += WORKED_OUT if counted else WORKED_OUT / 2 if False in last else WORKED_OUT / 4 if last else 0.0
     figure = row.printed(name)
     assert figure is not None
     low, high = (value * math.exp(min(max(bound, -0.05), 0.05)) for bound in (min(bounds), max(bounds)))
@@ -105,8 +107,8 @@ def repair(row: Row, name: str, value: float, bounds: tuple[float, float], broke
             own = re.fullmatch(r"[\d.,]+(\s*m?s)", row.cell(name))
             if own and all(mate.cell(name).endswith(own[1]) for mate in row.around if mate.cell(name)):  # in the column's unit
                 shown = digits.as_printed(figure.shown(figure.value / times), figure.shown(figure.unit / times)) + own[1]
-    clock = lasts(name[1:]) if name[:1] == EXTRA else None
-    for times, unit in _OF_A_CLOCK.get(clock or 0.0, {}).items():
+    hours = clock(name[1:]) if name[:1] == EXTRA else None
+    for times, unit in _OF_A_CLOCK.get(hours or 0.0, {}).items():
         if abs(math.log(ratio / times)) < tight + APART:
             score, why, shown = score + UNIT, f" (the time is in {unit})", like.like(figure.value / times)
     world = row.world or 1
@@ -217,7 +219,9 @@ def _like(row: Row, name: str, figure: Printed) -> Printed:
 def _pointed(row: Row, name: str, text: str) -> float:
     """Above 0 when a point that moved leaves as many digits behind it as all other cells of the column have, and what is
     printed does not; below 0 the other way round, and for a whole number that would get a zero which nobody typed."""
-    if row.cell(name).isdecimal() and text.startswith(row.cell(name)):
+    shown = digits.plain(row.cell(name))
+    zeros = len(text) - len(shown) if shown.isdecimal() and text.startswith(shown) else 0
+    if zeros > 1 or zeros and row.cell(name).isdecimal():
         return 0.0 if all(mate.cell(name).endswith("0") for mate in row.around if mate is not row) else -POINTED
     places = {digits.places(cell) for mate in row.around if mate is not row and (cell := mate.cell(name))}
     return POINTED * ((digits.places(text) in places) - (digits.places(row.cell(name)) in places)) if len(places) == 1 else 0.0

@@ -26,6 +26,7 @@ from seatrial.notes.lint.headings import EXTRA
 from seatrial.notes.lint.means import NONE, WINDOW, Misses
 from seatrial.notes.lint.models.formulas import ALIKE, row_fits
 from seatrial.notes.lint.models.labels import label_parameters
+from seatrial.notes.lint.phases import ledger, steps
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.tables.headings import normal
@@ -480,7 +481,7 @@ def _find_more(sheet: Sheet) -> None:
             sheet.found[key] = found
 
 
-BY_UNITS = ", by their units"
+BY_UNITS, BY_DEFINITION = ", by their units", ", by definition"
 
 
 def _by_units(rows: list[Row]) -> list[Relation]:
@@ -515,6 +516,40 @@ def _find_named(sheet: Sheet) -> dict[tuple[str, object, object], Rule]:
                         if its == group and (off := residue(row, relation)) is not None]  # fmt: skip
                 rule = Rule(constant, way.scatter, max(2, way.kept), _misses(offs, constant))
                 rules["table", key, (relation.name, group)] = rule
+    return rules
+
+
+def _find_defined(sheet: Sheet) -> dict[tuple[str, object, object], Rule]:
+    """Columns of whole runs, which follow by definition: hours, tokens, money. What was found of them else says no more."""
+    rules: dict[tuple[str, object, object], Rule] = {}
+    for key, mates in sheet.tables.items():
+        laws = ledger.learn(mates) if key[1] is not None else []
+        if not laws:
+            continue
+        sheet.laws[key] = laws
+        if steps.phases_of(mates):
+            continue  # what goes with the steps between is told there
+        columns = {ledger.name_of(mates[0], cell.heading) for law in laws for cell, _ in law.cells if cell.heading}
+        columns |= {"world", "gpus", "nodes"}
+        found = [other for other in sheet.found.get(key, ()) if not {name for name, _ in other.terms} <= columns]
+        for law in laws:
+            made = ledger.terms(mates[0], law)
+            if made is None:
+                continue
+            terms, units = made
+            relation = Relation(f"{_named(terms)}{BY_DEFINITION}", terms, exact=False)
+            found.append(relation)
+            for row, group in law.groups.items():
+                row.groups[relation.name] = group
+            for group, constant in law.constants.items():
+                constant -= law.equation.constant + units
+                offs = [(off, slack(row, relation)) for row, its in law.groups.items()
+                        if its == group and (off := residue(row, relation)) is not None]  # fmt: skip
+                misses = _misses(offs, constant)
+                near = [abs(off - constant) for off, may in offs if abs(off - constant) <= may + ledger.LOOSE]
+                rule = Rule(constant, statistics.median(near or [0.0]), max(2, law.kept), misses)
+                rules["table", key, (relation.name, group)] = rule
+        sheet.found[key] = found
     return rules
 
 
@@ -600,7 +635,7 @@ def learn(sheet: Sheet) -> list[Finding]:
     """Sets `sheet.rules`: (table or file, which, relation with what rows differ in) -> rule."""
     _learn_costs(sheet)
     _find_more(sheet)
-    by_heading = _find_named(sheet)
+    by_heading = _find_named(sheet) | _find_defined(sheet)
     files: dict[tuple[str, tuple[object, ...]], list[tuple[Offs, Rule | None]]] = {}
     for place, rows in sheet.tables.items():
         for key, offs in _offs(sheet, place, rows).items():

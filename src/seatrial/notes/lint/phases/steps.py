@@ -78,15 +78,19 @@ Figures = dict[str, list[tuple[float, float] | None]]
 def check(sheet: Sheet) -> list[Finding]:
     found: list[Finding] = []
     for mates in sheet.tables.values():
-        if not FEWEST <= len(mates) <= MOST_ROWS:
-            continue
-        first = next((row for row in mates if row.tabular and not is_aggregate(row)), None)
-        ranges, pairs = _columns(first) if first is not None else ([], [])
-        if ranges or pairs:
-            rows = [row for row in mates if row.tabular and not is_aggregate(row)]
-            phases = _phases(rows, ranges, pairs) if len(rows) >= FEWEST else []
-            found += _told(phases) if phases else ()
+        phases = phases_of(mates)
+        found += _told(phases) if phases else ()
     return found
+
+
+def phases_of(mates: list[Row]) -> list[_Phase]:
+    """The rows of a table as phases; none where no columns say from which step to which each one went."""
+    if not FEWEST <= len(mates) <= MOST_ROWS:
+        return []
+    first = next((row for row in mates if row.tabular and not is_aggregate(row)), None)
+    ranges, pairs = _columns(first) if first is not None else ([], [])
+    rows = [row for row in mates if row.tabular and not is_aggregate(row)] if ranges or pairs else []
+    return _phases(rows, ranges, pairs) if len(rows) >= FEWEST else []
 
 
 def _columns(first: Row) -> tuple[list[str], list[tuple[str, str]]]:
@@ -271,8 +275,12 @@ def _by_figures(phase: _Phase, at: int, before: _Phase | None, after: _Phase | N
             why = f"{broken[0].name} goes with it and the steps, as in {broken[0].kept} rows"
             yield _cell(phase.row, other, digits.plain(chosen), why)
             return
+    laws = phase.row.sheet.laws.get(phase.row.key, ())
+    sound = {cell.heading for law in laws if law.keeps(phase.row) for cell, _ in law.cells}
     if len(broken) == 1 or len(tight) == 1 and len(goes) > len(broken):
         one = (tight or broken)[0]
+        if one.name in sound:
+            return
         off, open_ = _off(one, at, columns, phase.steps)
         if math.isfinite(off):
             yield _figure_off(phase, one, off, open_)

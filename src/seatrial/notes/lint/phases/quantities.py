@@ -1,0 +1,260 @@
+"""What a whole run is told in: hours, devices, steps, tokens, money, energy; and what follows from what, by definition.
+
+    meanings("GPU-h")            [("device hours", 1.0)]: what a heading may stand for, with its unit
+    equations(kinds)             what columns of such kinds have to do with each other, whichever are there
+
+    | phase | GPUs | steps  | s/step | hours | GPU-h  | tokens (B) | cost ($) |
+    | main  |  256 | 20,000 |   5.40 |  30.0 |  7,680 |       83.9 |   16,896 |
+
+Each law is a product that is 1 in units of hours, tokens, kilowatt hours and so on. What a table does not show (the hours
+above, were there none) is eliminated between two laws; what it may have in common and nobody states (the price of an hour, the
+tokens of a step) is left free, for the rows to agree on.
+"""
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import re
+from dataclasses import dataclass
+
+from seatrial.notes.lint.headings import field_of
+from seatrial.tables.headings import batch_of_tokens, clean, normal, read_heading
+from seatrial.tables.tongues import in_english
+
+SECONDS = math.log(3600.0)
+LAWS: tuple[tuple[dict[str, int], float], ...] = (
+    ({"device hours": 1, "devices": -1, "hours": -1}, 0.0),
+    ({"node hours": 1, "nodes": -1, "hours": -1}, 0.0),
+    ({"devices": 1, "nodes": -1, "devices of a node": -1}, 0.0),
+    ({"hours": 1, "steps": -1, "step seconds": -1}, SECONDS),
+    ({"hours": 1, "tokens": -1, "tokens a second": 1}, SECONDS),
+    ({"hours": 1, "samples": -1, "samples a second": 1}, SECONDS),
+    ({"tokens a second": 1, "device tokens a second": -1, "devices": -1}, 0.0),
+    ({"tokens a second": 1, "tokens of a step": -1, "step seconds": 1}, 0.0),
+    ({"samples a second": 1, "batch": -1, "step seconds": 1}, 0.0),
+    ({"tokens": 1, "steps": -1, "tokens of a step": -1}, 0.0),
+    ({"tokens": 1, "samples": -1, "sequence": -1}, 0.0),
+    ({"tokens of a step": 1, "batch": -1, "sequence": -1}, 0.0),
+    ({"samples": 1, "steps": -1, "batch": -1}, 0.0),
+    ({"samples": 1, "epochs": -1, "samples of an epoch": -1}, 0.0),
+    ({"tokens": 1, "epochs": -1, "tokens of an epoch": -1}, 0.0),
+    ({"money": 1, "device hours": -1, "price of a device hour": -1}, 0.0),
+    ({"money": 1, "node hours": -1, "price of a node hour": -1}, 0.0),
+    ({"money": 1, "hours": -1, "price of an hour": -1}, 0.0),
+    ({"money": 1, "energy": -1, "price of energy": -1}, 0.0),
+    ({"money": 1, "tokens": -1, "price of tokens": -1}, 0.0),
+    ({"money": 1, "samples": -1, "price of samples": -1}, 0.0),
+    ({"energy": 1, "device hours": -1, "power of a device": -1}, 0.0),
+    ({"energy": 1, "node hours": -1, "power of a node": -1}, 0.0),
+    ({"energy": 1, "hours": -1, "power": -1}, 0.0),
+    ({"power": 1, "power of a device": -1, "devices": -1}, 0.0),
+    ({"energy of the site": 1, "energy": -1, "overhead of the site": -1}, 0.0),
+    ({"carbon": 1, "energy": -1, "carbon of energy": -1}, 0.0),
+    ({"carbon": 1, "energy of the site": -1, "carbon of energy": -1}, 0.0),
+)
+FREE = ("price of a device hour", "price of a node hour", "price of energy", "power", "power of a device",
+        "power of a node", "carbon of energy", "overhead of the site", "tokens of a step", "samples of an epoch", "tokens of an epoch")  # fmt: skip
+"""What rows may have in common without a column for it: those of one device, of one model, or all."""
+AMOUNTS = frozenset(("hours", "device hours", "node hours", "money", "energy", "energy of the site", "carbon", "tokens",
+                     "samples", "price of tokens", "price of samples"))  # fmt: skip
+"""Of whole runs: laws of nothing but steps, devices and batches are those that `relations` has."""
+ON_THE_CLOCK = frozenset(("hours", "device hours", "node hours"))
+WORKED = frozenset(("steps", "tokens", "samples"))
+"""Hours that were read off a clock hold what steps, tokens and samples do not: restarts, checkpoints."""
+CHOSEN = frozenset(("tokens of a step", "samples of an epoch", "tokens of an epoch"))
+_DIRECT = frozenset((tuple(sorted(powers.items())), constant) for powers, constant in LAWS)
+MOST_KINDS, MOST_EQUATIONS = 6, 60
+
+
+@dataclass(frozen=True)
+class Equation:
+    """Powers of kinds whose product, times e to the constant, is 1."""
+
+    powers: tuple[tuple[str, int], ...]
+    constant: float
+    free: str = ""
+    """The kind that rows are to agree on, where no column has it: then the product is the same in all of them."""
+    past: bool = False
+    """Whether a column that is there was left out: rows keep to it closely, or theirs was worked out from rounded figures."""
+
+    @functools.cached_property
+    def clocked(self) -> bool:
+        """Whether time on a clock is held against what was done in it."""
+        kinds = {kind for kind, _ in self.powers}
+        return bool(kinds & ON_THE_CLOCK and kinds & WORKED) or "money" in kinds and bool(kinds & WORKED)
+
+
+def _eliminated(forms: dict[tuple[tuple[str, int], ...], float], kind: str) -> dict[tuple[tuple[str, int], ...], float]:
+    """Without a kind that no column has: each two forms that have it, divided by each other."""
+    rest = {powers: constant for powers, constant in forms.items() if all(name != kind for name, _ in powers)}
+    having = [(dict(powers), constant) for powers, constant in forms.items() if any(name == kind for name, _ in powers)]
+    for (one, its), (other, theirs) in itertools.combinations(having, 2):
+        sign = -1 if one[kind] == other[kind] else 1
+        made = {name: one.get(name, 0) + sign * other.get(name, 0) for name in {**one, **other}}
+        powers = tuple(sorted((name, power) for name, power in made.items() if power))
+        if 1 < len(powers) <= MOST_KINDS and max(abs(power) for _, power in powers) == 1:
+            rest.setdefault(powers, its + sign * theirs)
+    return rest
+
+
+@functools.lru_cache(maxsize=1024)
+def equations(kinds: frozenset[str]) -> tuple[Equation, ...]:
+    """Those with what is there alone, and those in which one kind more is free; the shortest first."""
+    forms = {tuple(sorted(powers.items())): constant for powers, constant in LAWS}
+    possible = {*kinds, *FREE}
+    while True:  # what stands in one law only, and is neither there nor free, makes it useless
+        count: dict[str, int] = {}
+        for powers in forms:
+            for name, _ in powers:
+                count[name] = count.get(name, 0) + 1
+        useless = [powers for powers in forms if any(name not in possible and count[name] == 1 for name, _ in powers)]
+        if not useless:
+            break
+        for powers in useless:
+            del forms[powers]
+    for kind in sorted({name for powers in forms for name, _ in powers} - possible, key=lambda name: (count[name], name)):
+        forms = _eliminated(forms, kind)
+    direct = {*forms}
+    for kind in ("hours", "device hours", "tokens"):
+        forms |= _eliminated(forms, kind) if kind in kinds else {}
+    found = []
+    for powers, constant in sorted(forms.items(), key=lambda form: (len(form[0]), form[0])):
+        missing = [name for name, _ in powers if name not in kinds]
+        of_runs = any(name in AMOUNTS for name, _ in powers if name in kinds)
+        # What may be chosen anew in every row is free in a law as it stands alone.
+        of_runs = of_runs and not (missing and missing[0] in CHOSEN and (powers, constant) not in _DIRECT)
+        if of_runs and len(missing) <= 1 and len(powers) - len(missing) > 1:
+            there = tuple((name, power) for name, power in powers if name in kinds)
+            sign = 1 if there[0][1] > 0 else -1
+            free = missing[0] if missing else ""
+            signed = tuple((name, sign * power) for name, power in there)
+            found.append(Equation(signed, sign * constant, free, powers not in direct))
+    # What follows without anything free needs no more of it.
+    told = {equation.powers for equation in found if not equation.free}
+    found = [one for one in found if not one.free or one.powers not in told and not one.past]
+    return tuple({(one.powers, one.free): one for one in found}.values())[:MOST_EQUATIONS]
+
+
+# ---- what a heading stands for
+
+FIELDS = {"gpus": "devices", "nodes": "nodes", "gbs": "batch", "seq": "sequence", "iteration": "steps",
+           "sec_per_it": "step seconds", "tokens_per_s": "tokens a second", "samples_per_s": "samples a second",
+           "tokens_per_s_per_process": "device tokens a second", "procs_per_node": "devices of a node"}  # fmt: skip
+DEVICE = r"(?:gpu|device|card|tpu|npu|hpu|chip|gcd|accelerator|core|[ahvbl]\d{2,3}s?|mi\d+x?|gh\d+|gb\d+|gaudi\d?)s?"
+_CURRENCY = re.compile(r"\b(?:usd|eur|chf|gbp|jpy|yen|dollars?|euros?|k(?:usd|eur|chf))\b|[$€£¥]")
+_MONEY = re.compile(r"\b(?:costs?|price|kosten|cout|couts|coste|custo|costo|bill|charge|spend|spent|amount|betrag|koszt)\b")
+_PRICE = re.compile(r"\b(?:rate|price|tariff|tarif|preis|prix|precio|prezzo|unit)\b")
+_HOUR, _DAY = r"(?:hours?|hrs?|h)", r"(?:days?|d)"
+_TIMES = tuple((re.compile(rf"(?:.* )?{unit}(?: (?:net|total|wall|used|est|each))?"), hours) for unit, hours in (
+    (_HOUR, 1.0), (_DAY, 24.0), (r"(?:minutes?|mins?)", 1 / 60), (r"weeks?", 168.0)))  # fmt: skip
+_SPENT = re.compile(rf"(?:(?P<k>k) )?(?:.* )?(?:(?P<device>{DEVICE})|(?P<node>node|vm|instance)s?) ?(?P<unit>{_HOUR}|{_DAY})"
+                    rf"|{_HOUR} (?:de |of )?(?:(?P<device2>{DEVICE})|(?P<node2>node|knoten|noeud))(?: .*)?")  # fmt: skip
+_TOKENS = re.compile(r"(?:.* )?(?:(?P<a>[kmbtg]|mio|mrd|bn) ?)?(?:tokens?|toks?)(?: (?:seen|trained|done|total|in|so far|sum))*"
+                     r"(?: (?P<b>[kmbtg]|mm|bn|mrd|mio|billions?|millions?|trillions?|1e\d+))?(?: (?:seen|trained|total))?"
+                     r"|(?P<c>[kmbtg])tok(?:en)?s?")  # fmt: skip
+_RATE = re.compile(r"(?P<k>[kmg]|mio)? ?(?:tok(?:en)?s?|tps|wps)(?: per)? (?:s|sec|second)(?P<each> (?:per )?.+)?|"
+                   r"(?P<k2>[km])?tps")  # fmt: skip
+_SAMPLES = re.compile(r"(?:.* )?(?P<k>k)? ?(?:samples?|examples?|sequences|seqs)(?: (?:seen|total|in|done))*(?: (?P<m>[km]))?")
+_ENERGY = re.compile(r"(?:.* )?(?P<k>[kmg])wh(?: .*)?")
+_POWER = re.compile(rf"(?:.* )?(?P<k>k|m)?(?:w|watts?)(?: (?P<each>(?:per )?(?:{DEVICE}|each)|(?:per )?node))?(?: .*)?")
+_CARBON = re.compile(r"(?:.* )?(?P<unit>kg|t|tons?|tonnes?)? ?co2(?:e|eq)?(?: (?P<unit2>kg|t|tons?|tonnes?))?(?: .*)?")
+_OF_ENERGY = re.compile(r"(?P<k>k)?g(?: co2(?:e|eq)?)?(?: per)? kwh")
+_MANY = {"k": 1e3, "m": 1e6, "mi": 1e6, "b": 1e9, "bi": 1e9, "bn": 1e9, "g": 1e9, "mr": 1e9, "mm": 1e9, "t": 1e12, "tr": 1e12}
+_PER = re.compile(r"\bper\b|/")
+
+
+def many(letters: str | None) -> float:
+    """What a letter or a word for many stands for."""
+    word = (letters or "").casefold()
+    if word[:2] == "1e":
+        return float(word)
+    return _MANY.get(word) or _MANY.get(word[:2]) or _MANY.get(word[:1], 1.0)
+
+
+Meaning = tuple[str, float]
+
+
+@functools.lru_cache(maxsize=8192)
+def meanings(heading: str) -> tuple[Meaning, ...]:
+    """The kinds that a heading may stand for, each with how many of its units one of the column is; most likely first."""
+    column = read_heading(heading)
+    if (kind := FIELDS.get(column.field)) is not None:
+        return ((kind, 1.0),)
+    if column.field or len(heading) > 80:
+        return ()
+    if (unit := batch_of_tokens(heading)) is not None:
+        return (("tokens of a step", many(unit)),)
+    plain = clean(heading)
+    words = normal(in_english(plain, surely=True)).strip().replace("co 2", "co2")
+    return tuple(_meant(words, f"{words} {plain.casefold()}"))
+
+
+def _meant(words: str, both: str) -> list[Meaning]:
+    """`both`: the words and the heading as it stands, with its signs."""
+    currency = _CURRENCY.search(both) is not None
+    spent = _SPENT.fullmatch(words)
+    if currency or _MONEY.search(words):
+        return _of_money(words, both, currency)
+    if spent is not None:
+        kind = "device hours" if spent["device"] or spent["device2"] else "node hours"
+        return [(kind, many(spent["k"]) * (24.0 if (spent["unit"] or "")[:1] == "d" else 1.0))]
+    if (of := _OF_ENERGY.fullmatch(words)) is not None:
+        return [("carbon of energy", 1.0 if of["k"] else 1e-3)]
+    if "co2" in words and (carbon := _CARBON.fullmatch(words)) is not None:
+        return [("carbon", 1e3 if (carbon["unit"] or carbon["unit2"] or "")[:1] == "t" else 1.0)]
+    if (energy := _ENERGY.fullmatch(words)) is not None and not _PER.search(words):
+        unit = {"k": 1.0, "m": 1e3, "g": 1e6}[energy["k"]]
+        return [("energy", unit), ("energy of the site", unit)]
+    if words == "pue":
+        return [("overhead of the site", 1.0)]
+    if (rate := _RATE.fullmatch(words)) is not None:
+        unit = many(rate["k"] or rate["k2"])
+        each = rate["each"] is not None and re.search(rf"\b{DEVICE}\b", rate["each"])
+        return [("device tokens a second", unit)] if each else [("tokens a second", unit), ("device tokens a second", unit)]
+    if _PER.search(both):
+        power = _POWER.fullmatch(words)
+        return _of_power(power) if power is not None and power["each"] else []
+    if words in ("epochs", "epoch", "epochen", "epoques", "epocas"):
+        return [("epochs", 1.0)]
+    if (tokens := _TOKENS.fullmatch(words)) is not None and "max" not in words and "seq" not in words:
+        return [("tokens", many(tokens["a"] or tokens["b"] or tokens["c"]))]
+    if (samples := _SAMPLES.fullmatch(words)) is not None:
+        return [("samples", many(samples["k"] or samples["m"]))]
+    if (power := _POWER.fullmatch(words)) is not None:
+        return _of_power(power)
+    if field_of(words) in ("", "iteration") and (hours := next((unit for form, unit in _TIMES if form.fullmatch(words)), None)):
+        return [("hours", hours)]
+    return [("steps", 1.0)] if re.fullmatch(r"(?:.* )?(?:steps?|iters?|iterations?|updates)(?: .*)?", words) else []
+
+
+def _of_power(power: re.Match[str]) -> list[Meaning]:
+    unit = {"k": 1.0, "m": 1e3}.get(power["k"] or "", 1e-3)
+    if power["each"]:
+        return [("power of a node" if "node" in power["each"] else "power of a device", unit)]
+    return [("power", unit), ("power of a device", unit)]
+
+
+_THOUSANDS = re.compile(r"\b(?:k|thousands?|tausend|miles|milliers|migliaia|mil|tsd)\b|\bk(?:usd|eur|chf|€|\$)|k[$€£]")
+
+
+def _of_money(words: str, both: str, currency: bool) -> list[Meaning]:
+    times = 1e3 if _THOUSANDS.search(both) else 1.0
+    each = re.search(rf"(?:\bper\b|/)\s?(?:(?P<of>[a-z]\w*)[\s-]?(?:and |/ ?)?)??(?P<unit>{_HOUR})\b", both)
+    if each is not None or _PRICE.search(words) and not _PER.search(words):
+        of = each["of"] if each is not None else None
+        if of and re.fullmatch(r"nodes?|vm|instance|machine", of):
+            return [("price of a node hour", times)]
+        return [("price of a device hour", times), ("price of a node hour", times), ("price of an hour", times)]
+    if re.search(r"\bper\b.*\bkwh\b|/\s?kwh", both):
+        return [("price of energy", times)]
+    if re.search(r"\bper\b.*tok|/.*tok", both):
+        return [("price of tokens", times)]
+    if re.search(r"\bper\b.*(?:samples?|examples?)\b", both):
+        return [("price of samples", times)]
+    return [("money", times)] if not _PER.search(words) and (currency or words) else []
+
+
+def clock(heading: str) -> float | None:
+    """The hours of a unit of time on the clock that stands above a column; None where it is no such time."""
+    return next((unit for kind, unit in meanings(heading) if kind == "hours"), None)
