@@ -20,7 +20,7 @@ from seatrial.notes.lint.columns import arrows, changes, derived, levels, matric
 from seatrial.notes.lint.findings import CODES, LEVELS, Finding, in_order
 from seatrial.notes.lint.headings import field_of
 from seatrial.notes.lint.models import experts, formulas, model_size, peaks, published, shapes, throughput
-from seatrial.notes.lint.phases import dated, epochs, ledger, spans, spent, steps, totals
+from seatrial.notes.lint.phases import dated, ledger, reckoned, spans, steps, totals
 from seatrial.notes.lint.rows import duplicates, grown, layout, meshes, plausible, shifted, speeds, status, trends
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.lint.text import claimed, compared, denied, denied_shape, described, of_nodes, shares_and_gains, told
@@ -38,13 +38,13 @@ RULES: tuple[Rule, ...] = (
     formulas.establish, relations.learn, layout.check_processes, meshes.check, shifted.check, repairs.check,
     throughput.check, duplicates.check, layout.check_divisible, derived.check, model_size.check, plausible.check,
     speeds.check, status.check, together.check, changes.check, steps.check, ledger.check, totals.check, levels.check,
-    sums.check, matrices.check, spans.check, experts.check, spent.check, shares_and_gains.check, compared.check,
+    sums.check, matrices.check, spans.check, experts.check, shares_and_gains.check, compared.check,
 )  # fmt: skip
 """In the order that they run, the certain first: each uses what those before it proposed."""
 OF_COLUMNS: tuple[Rule, ...] = (relations.learn, repairs.check, together.check, changes.check, steps.check,
                                 ledger.check, totals.check, levels.check, sums.check, matrices.check, spans.check)  # fmt: skip
 """Those that ask of no row whether it is a run."""
-BESIDES: tuple[Rule, ...] = (told.check, compared.check, claimed.check, published.check, epochs.check,
+BESIDES: tuple[Rule, ...] = (reckoned.check, told.check, compared.check, claimed.check, published.check,
                              denied_shape.check, denied.column_otherwise, shapes.check, experts.check_spread, dated.check,
                              status.fits_by_need, peaks.check, arrows.check, meshes.check_slices)
 """Those that speak of lines of which nothing else was said, in either kind of table."""

@@ -33,7 +33,7 @@ from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.lint.usual import round_number
 from seatrial.tables.headings import NUMBER, clean, decimal, normal
 
-FEWEST, MOST_ROWS, MOST_COLUMNS = 2, 60, 16
+FEWEST, MOST_ROWS, MOST_COLUMNS, MOST_EQUATIONS = 2, 60, 16, 60
 CLOSE, LOOSE, OFF = 0.012, 0.03, 0.077
 """Beyond the digits: within which a row keeps to a law, within which means over other steps do, and from where on it breaks
 it."""
@@ -260,7 +260,7 @@ def _laws(rows: list[Row], columns: dict[str, list[Cell]]) -> list[Law]:
     columns = {kind: some for kind, cells in columns.items() if (some := [one for one in cells if len(figures[one]) >= FEWEST])}
     groupings = _groupings(rows)
     found: dict[tuple[tuple[str, int], ...], Law] = {}
-    for equation in equations(frozenset(columns)):
+    for equation in equations(frozenset(columns))[:MOST_EQUATIONS]:
         for cells in itertools.islice(itertools.product(*(columns[kind] for kind, _ in equation.powers)), 12):
             headings = [cell.heading for cell in cells if cell.heading]
             if len({*headings}) < len(headings) or len(headings) < 2:

@@ -53,8 +53,9 @@ LAWS: tuple[tuple[dict[str, int], float], ...] = (
     ({"carbon": 1, "energy": -1, "carbon of energy": -1}, 0.0),
     ({"carbon": 1, "energy of the site": -1, "carbon of energy": -1}, 0.0),
 )
-FREE = ("price of a device hour", "price of a node hour", "price of energy", "power", "power of a device",
-        "power of a node", "carbon of energy", "overhead of the site", "tokens of a step", "samples of an epoch", "tokens of an epoch")  # fmt: skip
+FREE = ("price of a device hour", "price of a node hour", "price of energy", "power", "power of a device", "power of a node",
+        "carbon of energy", "overhead of the site", "tokens of a step", "samples of an epoch",
+        "tokens of an epoch")  # fmt: skip
 """What rows may have in common without a column for it: those of one device, of one model, or all."""
 AMOUNTS = frozenset(("hours", "device hours", "node hours", "money", "energy", "energy of the site", "carbon", "tokens",
                      "samples", "price of tokens", "price of samples"))  # fmt: skip
@@ -64,7 +65,7 @@ WORKED = frozenset(("steps", "tokens", "samples"))
 """Hours that were read off a clock hold what steps, tokens and samples do not: restarts, checkpoints."""
 CHOSEN = frozenset(("tokens of a step", "samples of an epoch", "tokens of an epoch"))
 _DIRECT = frozenset((tuple(sorted(powers.items())), constant) for powers, constant in LAWS)
-MOST_KINDS, MOST_EQUATIONS = 6, 60
+MOST_KINDS = 6
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,7 @@ def equations(kinds: frozenset[str]) -> tuple[Equation, ...]:
     # What follows without anything free needs no more of it.
     told = {equation.powers for equation in found if not equation.free}
     found = [one for one in found if not one.free or one.powers not in told and not one.past]
-    return tuple({(one.powers, one.free): one for one in found}.values())[:MOST_EQUATIONS]
+    return tuple({(one.powers, one.free): one for one in found}.values())
 
 
 # ---- what a heading stands for
