@@ -26,6 +26,7 @@ from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.lint.text import claimed, compared, denied, denied_shape, described, of_nodes, shares_and_gains, told
 from seatrial.notes.lint.text.prose import Prose
 from seatrial.notes.read import LARGEST_MIB, import_file
+from seatrial.notes.read.exported import text_of_export
 from seatrial.notes.read.files import SilentLog
 from seatrial.notes.read.markdown import heading_of_org
 from seatrial.record import Record
@@ -224,8 +225,9 @@ def look_at(paths: Iterable[str], *, format: str | Path | None = None) -> tuple[
         # A log of many gigabytes has no sentences that would say anything about it.
         small = Path(path).stat().st_size <= LARGEST_MIB * 2**20
         text = Path(path).read_text(encoding="utf-8", errors="replace") if small else ""
-        # What is a comment above the rows of a CSV file would be so many headings in notes.
-        prose[path] = re.sub(r"(?m)^#+ *", "", text) if Path(path).suffix in (".csv", ".tsv") else text
+        if Path(path).suffix.lower() in (".csv", ".tsv"):
+            text = text_of_export(enumerate(text.splitlines(), 1))
+        prose[path] = text
         if Path(path).suffix == ".org":
             prose[path] = "\n".join(heading_of_org(line) for line in text.splitlines())
     return look(records, problems, prose=prose)
