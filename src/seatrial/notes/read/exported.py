@@ -29,6 +29,7 @@ _SEPARATOR = re.compile(r"\s*\"?sep=(.)\"?\s*", re.IGNORECASE)
 """What Excel writes in the first line."""
 LONGEST_NAME = 40
 """Letters of a cell that stands alone, beyond which it is a remark."""
+_SENTENCE = re.compile(r"\S+ \S+ .*\S[.!]$")
 
 
 class Row(NamedTuple):
@@ -43,7 +44,7 @@ def delimiter_of(line: str) -> str:
 
 
 class Export:
-    """The rows of a file, with what stands between their cells and how many cells most of them have."""
+    """The rows of a file, with what stands between their cells and what stands above them."""
 
     def __init__(self, lines: Iterable[Line]) -> None:
         stream = iter(lines)
@@ -56,7 +57,9 @@ class Export:
         self.rows = self._read(chain(head[said is not None :], stream))
         self.first = list(islice(self.rows, SEARCHED))
         widths = Counter(len(row.cells) for row in self.first if len(row.cells) > 1 and not _COMMENT.match(row.cells[0]))
-        self.width = max(widths, key=lambda width: (widths[width], width), default=0)
+        most = max(widths, key=lambda width: (widths[width], width), default=0)
+        self.widths = {width for width, rows in widths.items()
+                       if width == most or rows > 2 < width and 3 * rows >= widths[most]}  # fmt: skip
         numbered = list(enumerate(self.first))
         self.heads = next((at for most in (3, 1) for at, row in numbered if self._are_headings(at, row, most)), None)
 
@@ -88,7 +91,7 @@ class Export:
         which is `# GPUs`: then a row of figures stands below it."""
         cells = row.cells
         named = [cell for cell in cells if cell]
-        whole = abs(len(cells) - self.width) <= 1 and 2 * len(named) >= max(4, len(cells))
+        whole = any(abs(len(cells) - width) <= 1 for width in self.widths) and 2 * len(named) >= max(4, len(cells))
         if not whole or most * sum(map(_figure, named)) > len(named):
             return False
         below = next((other.cells for other in self.first[at + 1 :] if other.cells), [])
@@ -108,18 +111,16 @@ class Export:
         rows = chain(self.first[(self.heads or 0) + 1 :], self.rows)
         return (row for row in rows if row.cells)
 
-    def is_text(self, row: Row) -> bool:
-        """Whether a row is a remark: a comment, or one cell alone that is no name."""
-        if row.cells == self.headings:
-            return False
+    def is_text(self, row: Row, width: int) -> bool:
+        """Whether a row below headings of so many cells is a remark: a comment, or one cell alone that is no name."""
         named = [cell for cell in row.cells if cell]
-        marked = _COMMENT.match(row.cells[0]) and (len(row.cells) != self.width or _SPACED.match(row.cells[0]))
-        return bool(marked) or len(named) == 1 and bool(row.cells[0]) and self.width > 2 and (
-            len(row.cells) < self.width or len(named[0]) > LONGEST_NAME)  # fmt: skip
+        marked = _COMMENT.match(row.cells[0]) and (len(row.cells) != width or _SPACED.match(row.cells[0]))
+        return bool(marked) or len(named) == 1 and bool(row.cells[0]) and width > 2 and (
+            len(row.cells) < width or len(named[0]) > LONGEST_NAME or _SENTENCE.match(named[0]) is not None)  # fmt: skip
 
     def said(self) -> Iterator[tuple[str, Row]]:
         """(`blank`, `text`, `heading` or `row`; the row), in the order of the file."""
-        gap = True
+        gap, headings = True, self.headings
         following = chain(self.first, self.rows)
         row = next(following, None)
         at = 0
@@ -129,12 +130,15 @@ class Export:
                 kind = "blank"
             elif at == self.heads:
                 kind = "heading"
-            elif self.heads is None or at < self.heads or self.is_text(row):
+            elif self.heads is None or at < self.heads:
                 kind = "text"
-            elif row.cells == self.headings:
+            elif row.cells == headings:
                 kind = "again"
+            elif self.is_text(row, len(headings)):
+                kind = "text"
             else:
                 kind = "heading" if gap and below is not None and _heads_another(row.cells, below.cells) else "row"
+            headings = row.cells if kind == "heading" else headings
             if kind != "again":
                 yield kind, row
             gap, row, at = kind in ("blank", "text"), below, at + 1
@@ -155,11 +159,23 @@ def _heads_another(cells: list[str], below: list[str]) -> bool:
 
 
 def pipes_of_export(export: Export) -> Iterator[Line]:
+    """What is remarked between the rows of a table comes above it, for nothing to part them."""
+    above: list[Line] = []
+    table: list[Line] = []
+    between: list[Line] = []
     for kind, row in export.said():
+        line = row.line, _told(kind, row, export)
         if kind == "heading":
-            yield from ((row.line, ""), (row.line, row_text(row.cells)), (row.line, row_text(["---"] * len(row.cells))))
+            yield from chain(above, table, between)
+            above, between = [], []
+            table = [(row.line, ""), line, (row.line, row_text(["---"] * len(row.cells)))]
+        elif kind == "row" and table:
+            above += [remark for remark in between if remark[1]]
+            table.append(line)
+            between = []
         else:
-            yield row.line, _told(kind, row, export)
+            (between if table else above).append(line)
+    yield from chain(above, table, between)
 
 
 def _told(kind: str, row: Row, export: Export) -> str:

@@ -527,13 +527,16 @@ _OF_A_DEVICE = re.compile(
     r"[^|\n\d]{0,12}?(?:\d+(?:\.\d+)? ?[TP]FLOP[^|\n.;]{0,24}?)?(\d{2,3}) ?Gi?B\b(?! per node| a node|/node)", re.IGNORECASE
 )
 _A_DEVICE = re.compile(
-    r"(?<![\w.])(\d{1,3}) ?Gi?B\b(?: of)?(?: HBM\w*| VRAM| memory| RAM)? ?(?:per|/|a|each|on each)? ?"
-    r"(?:GPU|device|card|GCD|accelerator|chip)s?\b|(?<![\w.])(\d{1,3}) ?Gi?B each\b|"
+    r"(?<![\w.,])(\d{1,3}) ?Gi?B\b(?: of)?(?: HBM\w*| VRAM| memory| RAM)? ?(?:per|/|a|each|on each)? ?"
+    r"(?:GPU|device|card|GCD|accelerator|chip)s?\b|(?<![\w.,])(\d{1,3}) ?Gi?B each\b|"
     r"\b(?:GPU|device|HBM\w*|VRAM)(?: memory| capacity)?(?: of| is|:|=) ?(\d{1,3}) ?Gi?B\b(?! per node| a node|/node)|"
     r"\b(?:GPU|device|card|GCD|accelerator|chip)s?,? (?:with|have|has|of|at) (\d{1,3}) ?Gi?B\b|"
     r"\b(?:GPU|device|card|GCD|accelerator|chip)s?(?:, | \()(\d{1,3}) ?Gi?B\)",
     re.IGNORECASE,
 )
+_OF_DEVICES_SOLD = frozenset({8, 10, 11, 12, 16, 20, 24, 28, 32, 40, 48, 64, 80, 94, 95, 96, 128, 141, 144, 180, 186, 192, 256,
+                              288})
+"""GB that a device has: what a sentence without its name calls the memory of one may as well be a part of it."""
 _SIZED = re.compile(r"gpu|device|card|gcd|accelerator|chip|each|hbm|vram|[ahvpblt]\d|g[bh][23]00|mi\d")
 """Letters without which neither speaks of a device."""
 _FIGURE = r"(?<![\d.])(\d{2,4}(?:\.\d+)?)(?!\d|\.\d| ?%| ?[GM]i?B)"
@@ -697,8 +700,8 @@ class Prose:
                 if not _SIZED.search(line.casefold()):
                     continue
                 found += [(number, float(match[2]), match[0].strip()) for match in _OF_A_DEVICE.finditer(line)]
-                found += [(number, float(next(filter(None, match.groups()))), match[0].strip())
-                          for match in _A_DEVICE.finditer(line)]  # fmt: skip
+                found += [(number, float(size), match[0].strip()) for match in _A_DEVICE.finditer(line)
+                          if int(size := next(filter(None, match.groups()))) in _OF_DEVICES_SOLD]  # fmt: skip
         return found
 
     @cached_property
