@@ -19,7 +19,7 @@ from seatrial.notes.lint import chapters, digits, tablewide
 from seatrial.notes.lint.columns import arrows, changes, derived, levels, matrices, relations, repairs, sums, together
 from seatrial.notes.lint.findings import CODES, LEVELS, Finding, in_order
 from seatrial.notes.lint.headings import field_of
-from seatrial.notes.lint.models import experts, formulas, model_size, peaks, published, shapes, throughput
+from seatrial.notes.lint.models import experts, formulas, model_size, peaks, published, shapes, throughput, units
 from seatrial.notes.lint.phases import dated, epochs, lasted, spans, spent, steps, totals
 from seatrial.notes.lint.rows import duplicates, grown, layout, meshes, plausible, shifted, speeds, status, trends
 from seatrial.notes.lint.sheet import Sheet
@@ -85,6 +85,7 @@ def _look(
     mended = model_size.mend_text(sheet)
     sides = {(f.file, f.line) for f in mended}  # layers that are wrong explain why the parameters are not theirs
     found = [f for f in found if f.code != "label-vs-params" or (f.file, f.line) not in sides] + mended
+    found += units.mend(sheet)
     for rule in RULES:
         found += rule(sheet)
     found += _besides(sheet, found) + _left(problems, sheet)
