@@ -4,6 +4,7 @@ from __future__ import annotations
 import pytest
 
 from lint_tables import table
+from seatrial.notes.lint import look_at
 
 ABOVE = "A model of 32 layers, hidden size 4096, sequence length 2048.\n\n"
 NODES = (1, 2, 4, 8)
@@ -62,3 +63,26 @@ def test_one_row_in_milliseconds_is_its_own_slip(lint):
     time = row.split("|")[3].strip()
     (found,) = (one for one in lint(note.replace(time, f"{float(time) * 1000:.0f}")) if one.level == "error")
     assert found.line is not None and found.line > 4 and found.printed != "Step (s)"
+
+
+def test_a_batch_beside_the_accumulation_is_that_of_all_where_the_text_has_the_micro_batch(lint):
+    note = "Micro batch 2, TP=4, PP=2, sequence length 2048.\n\n" + table("""
+        nodes  GPUs  DP  batch  accum  step[s]  tokens/s
+        2  16  2  128  32  31.14  8418
+        4  32  4  256  32  31.48  16655
+        8  64  8  512  32  31.94  32830
+        16  128  16  1024  32  32.32  64887
+    """)
+    assert [one for one in lint(note) if one.level != "info"] == []
+    (found,) = (one for one in lint(note.replace("| 512 |", "| 256 |")) if one.level != "info")
+    assert (found.line, found.column, found.printed, found.proposed) == (7, "batch", "256", "512")
+
+
+def test_a_finding_in_a_ruled_table_of_runs_side_by_side_names_its_line(tmp_path):
+    path = tmp_path / "sizes.rst"
+    path.write_text("Gaudi 2 (96 GB)\n\n" + "\n".join((
+        "============  =====  =====  =====", "Run              M1     M2     M3", "============  =====  =====  =====",
+        "Micro batch       1      2      4", "Step [s]      36.69  35.30  34.11", "Tokens/s      28576  29703  30740",
+        "Memory [GiB]   47.2  153.6   71.9", "============  =====  =====  =====", "")), encoding="utf-8")
+    found = [one for one in look_at([str(path)])[0] if one.code == "memory-over-capacity"]
+    assert [(one.line, one.printed) for one in found] == [(9, "153.6")]

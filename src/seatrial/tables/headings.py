@@ -376,6 +376,13 @@ def _is_peak_memory(heading: str, named: set[str]) -> bool:
 _BYTES = frozenset("kb mb gb tb kib mib gib tib".split())
 _HOW_MANY = frozenset(("#", "n", "count", "qty", "number", "anzahl", "nombre", "数", "枚数"))
 _OF_A_DEVICE = {"bs", "bsz", "batch size", "batch"}
+
+
+def is_any_batch(heading: str) -> bool:
+    """Whether a column beside the accumulation is taken for the micro-batch for its company alone: `bs`."""
+    return normal(in_english(heading)) in _OF_A_DEVICE
+
+
 _OF_EACH_DEVICE = frozenset(f"per {device}" for device in EACH)
 _BYTES_A_SECOND = re.compile(r"[kmgt]i?b per s")
 

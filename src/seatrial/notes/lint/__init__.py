@@ -9,6 +9,7 @@ reported once.
 """
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -168,12 +169,10 @@ def _at_its_cell(finding: Finding, sheet: Sheet) -> Finding:
         finding = _with_points(finding, text)
     if finding.line is None or not finding.column or text is None or (finding.file, finding.line) not in sheet.turned:
         return finding
-    for number, line in enumerate(text.lines[finding.line - 1 :], finding.line):
-        if not line.lstrip().startswith("|"):
-            break
-        if line.strip().strip("|").split("|")[0].strip() == finding.column:
-            return replace(finding, line=number)
-    return finding
+    # Between pipes, or with gaps between the cells.
+    named = re.compile(rf"\|?\s*{re.escape(finding.column)}(?:\s{{2,}}\S|\s*\|)")
+    rows = itertools.takewhile(lambda one: one[1].strip(), enumerate(text.lines[finding.line - 1 :], finding.line))
+    return replace(finding, line=next((number for number, line in rows if named.match(line.strip())), finding.line))
 
 
 _POINTED = re.compile(r"(?<![\d.,])[1-9]\d{0,2}(?:\.\d{3})+(?![\d.,])")
