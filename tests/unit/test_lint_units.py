@@ -86,3 +86,21 @@ def test_a_finding_in_a_ruled_table_of_runs_side_by_side_names_its_line(tmp_path
         "Memory [GiB]   47.2  153.6   71.9", "============  =====  =====  =====", "")), encoding="utf-8")
     found = [one for one in look_at([str(path)])[0] if one.code == "memory-over-capacity"]
     assert [(one.line, one.printed) for one in found] == [(9, "153.6")]
+
+
+@pytest.mark.parametrize(("right", "wrong", "printed", "proposed"), [
+    ("On H200 (141 GB HBM, 8 a node).", "On H200 (114 GB HBM, 8 a node).", "114", "141"),
+    ("Nodes with 8 MI300X (192 GB each).", "Nodes with 8 MI300X (129 GB each).", "129", "192"),
+    ("Peaks, dense bf16: A100 312, H100 989, B200 2250 TFLOP/s.", "Peaks, dense bf16: A100 312, H100 1979, B200 2250 TFLOP/s.",
+     "H100 1979", "H100 989"),
+])  # fmt: skip
+def test_what_a_sentence_says_of_a_device_is_what_its_data_sheet_has(lint, right: str, wrong: str, printed: str, proposed: str):
+    rows = "\n\n" + table("""
+        GPUs  GBS  step[s]
+        8  128  31.14
+        16  256  31.48
+        32  512  31.94
+    """)
+    assert [one for one in lint(right + rows) if one.level != "info"] == []
+    (found,) = (one for one in lint(wrong + rows) if one.level != "info")
+    assert (found.line, found.printed, found.proposed) == (1, printed, proposed)

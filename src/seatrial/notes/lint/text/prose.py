@@ -18,7 +18,7 @@ from functools import cached_property, lru_cache
 from itertools import pairwise
 
 from seatrial.notes.lint import means
-from seatrial.notes.lint.models.devices import device_named, presets_in
+from seatrial.notes.lint.models.devices import OF_DEVICES_SOLD, device_named, presets_in
 from seatrial.notes.lint.models.labels import label_parameters
 from seatrial.notes.lint.text import exceptions
 from seatrial.notes.read.gapped import may_begin, pipes_of_gaps
@@ -534,9 +534,6 @@ _A_DEVICE = re.compile(
     r"\b(?:GPU|device|card|GCD|accelerator|chip)s?(?:, | \()(\d{1,3}) ?Gi?B\)",
     re.IGNORECASE,
 )
-_OF_DEVICES_SOLD = frozenset({8, 10, 11, 12, 16, 20, 24, 28, 32, 40, 48, 64, 80, 94, 95, 96, 128, 141, 144, 180, 186, 192, 256,
-                              288})
-"""GB that a device has: what a sentence without its name calls the memory of one may as well be a part of it."""
 _SIZED = re.compile(r"gpu|device|card|gcd|accelerator|chip|each|hbm|vram|[ahvpblt]\d|g[bh][23]00|mi\d")
 """Letters without which neither speaks of a device."""
 _FIGURE = r"(?<![\d.])(\d{2,4}(?:\.\d+)?)(?!\d|\.\d| ?%| ?[GM]i?B)"
@@ -701,7 +698,7 @@ class Prose:
                     continue
                 found += [(number, float(match[2]), match[0].strip()) for match in _OF_A_DEVICE.finditer(line)]
                 found += [(number, float(size), match[0].strip()) for match in _A_DEVICE.finditer(line)
-                          if int(size := next(filter(None, match.groups()))) in _OF_DEVICES_SOLD]  # fmt: skip
+                          if int(size := next(filter(None, match.groups()))) in OF_DEVICES_SOLD]  # fmt: skip
         return found
 
     @cached_property
