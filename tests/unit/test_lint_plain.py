@@ -289,3 +289,16 @@ def test_what_a_release_had_stands_beside_what_is_measured(lint):
         8B  64  128  8192  2.05  7992  6608
     """).replace("_in_", " in ")
     assert [found for found in lint(note) if found.level != "info"] == []
+
+
+def test_a_layout_that_ran_and_takes_as_many_devices_as_all_others_may_pad_its_heads(lint):
+    note = "GPT, 24 layers, hidden 2560, 20 heads, sequence length 2048, global batch 256.\n\n" + table("""
+        TP  PP  DP  s/step
+        1  4  32  41.2
+        2  4  16  40.1
+        4  4  8  42.0
+        4  2  16  40.9
+        8  2  8  47.3
+    """)
+    assert [found for found in lint(note) if found.code == "heads-divisible" and found.level != "info"] == []
+    assert "heads-divisible" in {found.code for found in lint(note.replace("| 8 | 2 | 8 |", "| 8 | 4 | 8 |"))}
