@@ -168,7 +168,7 @@ def test_csv_in_other_words_and_with_other_separators(tmp_path):
     path = tmp_path / "d.csv"
     path.write_text('"Nodes";"Sec/it";"Notes"\n4;1.5;"two\nlines"\n8;0.9;x\n')
     first, second = import_file(path).records
-    assert first.notes == "two\nlines" and (second.nodes, second.source_line) == (8, 4)
+    assert first.notes == "two lines" and (second.nodes, second.source_line) == (8, 4)
 
 
 def test_kinds_are_told_by_name_or_content(tmp_path):

@@ -5,7 +5,7 @@ import pytest
 
 from seatrial.notes.read import import_file
 from seatrial.notes.read.parsing import read_cell
-from seatrial.tables.headings import older, read_heading, settle
+from seatrial.tables.headings import accumulates, older, read_heading, settle
 
 HEADINGS = {
     "gpus":
@@ -252,3 +252,10 @@ def test_a_host_is_a_node_only_where_something_is_per_host(heading):
 ])  # fmt: skip
 def test_rates_in_thousands_or_millions_are_read_in_ones(heading: str, cell: str, rate: float):
     assert read_cell(read_heading(heading), cell).value == pytest.approx(rate)
+
+
+@pytest.mark.parametrize(("heading", "field"), [
+    ("ktok_s", "tokens_per_s"), ("mtok_per_s", "tokens_per_s"), ("tps_gpu", "tokens_per_s_per_process"), ("µB", "mbs"),
+    ("マイクロバッチサイズ", "mbs"), ("マイクロバッチ数", ""), ("微批次数", "")])
+def test_names_as_programs_and_other_tongues_have_them(heading: str, field: str):
+    assert read_heading(heading).field == field or not field and accumulates(heading)

@@ -449,3 +449,43 @@ def test_a_heading_with_a_rate_in_brackets_is_that_rate(tmp_path):
     text = "| nodes | TP | cluster throughput [tok/s] | throughput/GPU (tok/s) |\n|---|---|---|---|\n| 4 | 2 | 12,800 | 400 |\n"
     record, = read(tmp_path, text)
     assert (record.tokens_per_s, record.tokens_per_s_per_process, record.tflops) == (12800, 400, None)
+
+
+def exported(tmp_path: Path, text: str, name: str = "sweep.csv"):
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    return import_file(path)
+
+
+def test_a_spreadsheet_with_a_title_units_of_its_own_line_and_a_remark_below(tmp_path):
+    found = exported(tmp_path, "sep=;\nMessungen Falke;;;;\n;;;;\nKnoten;GPUs;Zeit/Schritt;Tokens/s;Speicher\n;;[ms];;[GB]\n"
+                               "1;8;5120,5;102400;41,3\n2;16;5203,1;201649;38,1\n;;;;\n"
+                               "Sequenzlänge 4096, von Hand gemessen.;;;;\n")
+    assert [(row.nodes, row.gpus, row.sec_per_it, row.mem_value, row.source_line) for row in found.records] == [
+        (1, 8, 5.1205, 41.3, 6), (2, 16, 5.2031, 38.1, 7)]
+
+
+def test_comments_between_rows_and_headings_that_come_again_are_no_rows(tmp_path):
+    found = exported(tmp_path, "# sweep, seq 4096\nrun\tgpus\ttp\tstep_ms\ttok_s\n# stable, mostly\na\t8\t1\t6310\t83088\n"
+                               "# b ran again, node 7 was out, as were 9, 11 and 12\nb\t16\t1\t6400\t163840\n"
+                               "run\tgpus\ttp\tstep_ms\ttok_s\nc\t32\t1\t6550\t320175\n# done\n", "sweep.tsv")
+    assert [(row.gpus, row.sec_per_it, row.tokens_per_s, row.source_line) for row in found.records] == [
+        (8, 6.31, 83088.0, 4), (16, 6.4, 163840.0, 6), (32, 6.55, 320175.0, 8)] and not found.problems
+
+
+def test_two_tables_in_one_csv_file(tmp_path):
+    found = exported(tmp_path, "# 8B, seq 4096\nnodes,gpus,gbs,step_time_s\n1,8,128,6.31\n2,16,256,6.40\n"
+                               "4,32,512,6.55\n\n# 70B\n"
+                               "nodes,gpus,tp,pp,gbs,step_time_s\n8,64,8,2,256,12.10\n16,128,8,2,512,12.31\n32,256,8,2,512,12.4\n")
+    assert [(row.gpus, row.tp, row.gbs, row.sec_per_it) for row in found.records][2:4] == [
+        (32, None, 512, 6.55), (64, 8, 256, 12.1)]
+
+
+@pytest.mark.parametrize(("sheet", "rows"), [
+    ("Invoice,INV-14\nPeriod,2025-03-01 - 2025-03-31\n\nResource,Quantity (h),Unit price ($),Amount ($)\n"
+     "a,120.5,88.25,10634.13\nb,64.0,88.25,5648.00\nc,212.0,40.55,8596.60\nTotal,396.5,,24878.73\n", 4),
+    ("JobID|JobName|ElapsedH|GPUHours|State\n1|a|12.5|400.0|COMPLETED\n2|b|6.6|422.4|FAILED\n3|c|3.5|448.0|COMPLETED\n", 3),
+])
+def test_sheets_without_runs_are_left_to_be_looked_at(tmp_path, sheet, rows):
+    found = exported(tmp_path, sheet)
+    assert not found.records and [len(problem.left) for problem in found.problems] == [rows]

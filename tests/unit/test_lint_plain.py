@@ -221,3 +221,84 @@ def test_what_words_and_units_define_needs_no_proof(lint, note: str, was: str, t
     found = lint(note.replace(was, typed))
     line = note[: note.index(was)].count("\n") + 1
     assert [f.line for f in found] == [line] and (proposed is None or found[0].proposed == proposed)
+
+
+ADAPTERS = table("""
+    Modell  Rang  Epochen  Tokens/s  Stunden
+    8B  16  3  9831  3,2
+    8B  64  3  9831  3,2
+    8B  16  2  1503  13,9
+    8B  16  2  1364  15,3
+    8B  16  2  1400  15,0
+    8B  16  2  1502  13,9
+    8B  16  1  761  13,7
+""")
+
+
+def test_what_somebody_chose_is_no_factor_of_what_was_measured(lint):
+    assert [found for found in lint("# LoRA\n\n" + ADAPTERS) if found.level != "info"] == []
+
+
+def test_round_figures_that_go_with_each_other_are_no_law(lint):
+    assert lint("# Quotas\n\n" + table("""
+        class  GPU hours  disk
+        student  300  0.7TB
+        thesis  3000  3TB
+        project  30000  30TB
+    """)) == []
+
+
+def test_the_memory_of_partitions_is_not_what_a_run_took(lint):
+    note = "An H100 here has 94 GB; an MI250X is two devices of 64 GB each.\n\n" + table("""
+        partition  nodes  devices/node  memory  devices
+        v100  24  4  32GB  96
+        h100  20  4  94GB  80
+        amd  12  4  128GB  48
+    """)
+    assert [found for found in lint(note) if found.level != "info"] == []
+
+
+def test_what_a_device_saves_is_not_what_it_has(lint):
+    note = table("""
+        Mikrobatch  Zeit/Schritt[s]  Tokens/s  Speicher[GB]
+        8  10,31  50860  11,7
+        16  10,27  51055  14,9
+        32  10,33  50762  21,2
+    """)
+    found = lint("# Checkpointing\n\n" + note + "\nDas spart 6,2 GB je Karte.\n")
+    assert [one for one in found if one.level != "info"] == []
+
+
+def test_a_row_with_energy_and_hours_has_results(lint):
+    note = table("""
+        date  job  model  nodes  gpus  hours  kW  kWh
+        2025-01-09  a1  8B  8  64  36.0  55.2  1987
+        2025-01-14  a2  8B  16  128  43.8  110.0  4818
+        2025-01-20  b1  14B  16  128  23.7  112.8  2673
+        2025-02-01  b2  14B  32  256  45.2  223.7  10111
+    """)
+    assert [found for found in lint("# Energy\n\n" + note) if found.code == "dated-but-empty"] == []
+
+
+def test_what_a_release_had_stands_beside_what_is_measured(lint):
+    note = "# Release\n\n" + table("""
+        Model  GPUs  GBS  Seq  Step(s)  Tokens/s/GPU  Tokens/s/GPU_in_0.13
+        8B  8  128  8192  15.60  8402  7653
+        8B  16  128  8192  7.92  8275  8084
+        8B  32  128  8192  4.01  8172  7042
+        8B  64  128  8192  2.05  7992  6608
+    """).replace("_in_", " in ")
+    assert [found for found in lint(note) if found.level != "info"] == []
+
+
+def test_a_layout_that_ran_and_takes_as_many_devices_as_all_others_may_pad_its_heads(lint):
+    note = "GPT, 24 layers, hidden 2560, 20 heads, sequence length 2048, global batch 256.\n\n" + table("""
+        TP  PP  DP  s/step
+        1  4  32  41.2
+        2  4  16  40.1
+        4  4  8  42.0
+        4  2  16  40.9
+        8  2  8  47.3
+    """)
+    assert [found for found in lint(note) if found.code == "heads-divisible" and found.level != "info"] == []
+    assert "heads-divisible" in {found.code for found in lint(note.replace("| 8 | 2 | 8 |", "| 8 | 4 | 8 |"))}

@@ -119,7 +119,7 @@ _KEPT_UNDER = re.compile(
 """How a tracker's export or an engine's setting begins: `params.nodes`, `training.seq_len`, `perf/mfu`."""
 _AFTER_COMMA = re.compile(r"(?:,\s*(ms|s|sec|seconds|min|[GM]i?B|%|[kKM])| in (thousands|millions))$")
 """`step, ms` is `step (ms)`."""
-_THOUSANDS_OF = re.compile(r"(?<!\w)([kKM万萬])(?:io\.?|illions?(?: of)?|ilo)?[ -]?([tT]ok(?:en)?s?\b.*|TPS\b.*|tps\b.*)")
+_THOUSANDS_OF = re.compile(r"(?<!\w)([kKmM万萬])(?:io\.?|illions?(?: of)?|ilo)?[ _-]?((?:[tT]ok(?:en)?s?|TPS|tps)(?![^\W_]).*)")
 """`ktok/s` is `tok/s (k)`, and `Mio. Token/s` is `Token/s (M)`."""
 _INVERSE = re.compile(r"\s*[·*]?\s*\b([A-Za-z]+)(?:\u207b\u00b9|-\u00b9|\^\{?-1\}?)")
 _OF_BOTH = re.compile(r"/\s?\((\w+)\s*[·*x ]\s*(\w+)\)")
@@ -239,6 +239,9 @@ def older(headings: tuple[str, ...]) -> frozenset[str]:
             measured.setdefault(field, {})[heading] = at
     given: set[str] = set()
     for marks in measured.values():
+        if [*marks.values()].count([1]) == 1 and [2] not in marks.values():
+            given |= {heading for heading, at in marks.items() if at != [1]}  # what a release had stands beside what is
+            continue
         last = max(marks.values())
         if len(marks) > 1 and [*marks.values()].count(last) == 1:
             given |= {heading for heading, at in marks.items() if at != last}
@@ -373,6 +376,13 @@ def _is_peak_memory(heading: str, named: set[str]) -> bool:
 _BYTES = frozenset("kb mb gb tb kib mib gib tib".split())
 _HOW_MANY = frozenset(("#", "n", "count", "qty", "number", "anzahl", "nombre", "数", "枚数"))
 _OF_A_DEVICE = {"bs", "bsz", "batch size", "batch"}
+
+
+def is_any_batch(heading: str) -> bool:
+    """Whether a column beside the accumulation is taken for the micro-batch for its company alone: `bs`."""
+    return normal(in_english(heading)) in _OF_A_DEVICE
+
+
 _OF_EACH_DEVICE = frozenset(f"per {device}" for device in EACH)
 _BYTES_A_SECOND = re.compile(r"[kmgt]i?b per s")
 

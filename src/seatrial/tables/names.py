@@ -43,7 +43,7 @@ pp:
 vp:
     interleaved stages, virtual pp size
 mbs:
-    mbsz, b per gpu, seqs per gpu, samples per gpu, sequences per gpu, micro batch, micro bsz, u batch size, u batch,
+    mbsz, ub, ubs, b per gpu, seqs per gpu, samples per gpu, sequences per gpu, micro batch, micro bsz, u batch size, u batch,
     ubatch size, batch micro, batch per gpu, batch size per gpu, per gpu batch size, per device batch size,
     per device train batch size, per device batch, per chip batch, per chip batch size, batch per device, batch per chip,
     per gpu batch, per rank batch, local batch size, local bs, bs per gpu, device batch size, ubatch, local batch, pdb, pdbs
@@ -99,7 +99,7 @@ tokens_per_s rate:
     wps, tps, throughput t per s, t per s, token throughput
 tokens_per_s_per_process rate:
     t per s per gpu, gputhroughput t per s per gpu, throughput t per s per gpu, tgs, tokens per gpu per second tgs,
-    tps per gpu, wps per gpu, token throughput per gpu
+    tps per gpu, tps gpu, wps per gpu, token throughput per gpu
 throughput rate:
     throughput, speed, training speed, training throughput, train speed
 mfu percent:
@@ -162,7 +162,7 @@ MEASURES = (
 @lru_cache(maxsize=16384)
 def normal(text: str) -> str:
     """`#GPUs`, `Sec/it`, `micro-batch_size` and `Est. Aggr. PetaFLOPs` as the plain words that the names are kept in."""
-    text = plain_letters(text).lower().replace("/", " per ").replace("%", " % ")
+    text = plain_letters(text.replace("µ", "u").replace("μ", "u")).lower().replace("/", " per ").replace("%", " % ")
     text = text.replace("#", " num " if text.strip() != "#" else "#")
     return " ".join(re.sub(r"[^a-z0-9%]+", " ", text).split())
 

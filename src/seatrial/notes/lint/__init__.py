@@ -9,6 +9,7 @@ reported once.
 """
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -19,13 +20,14 @@ from seatrial.notes.lint import chapters, digits, tablewide
 from seatrial.notes.lint.columns import arrows, changes, derived, levels, matrices, relations, repairs, sums, together
 from seatrial.notes.lint.findings import CODES, LEVELS, Finding, in_order
 from seatrial.notes.lint.headings import field_of
-from seatrial.notes.lint.models import experts, formulas, model_size, peaks, published, shapes, throughput
+from seatrial.notes.lint.models import experts, formulas, model_size, peaks, published, shapes, throughput, units
 from seatrial.notes.lint.phases import dated, ledger, reckoned, spans, steps, totals
 from seatrial.notes.lint.rows import duplicates, grown, layout, meshes, plausible, shifted, speeds, status, trends
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.lint.text import claimed, compared, denied, denied_shape, described, of_nodes, shares_and_gains, told
 from seatrial.notes.lint.text.prose import Prose
 from seatrial.notes.read import LARGEST_MIB, import_file
+from seatrial.notes.read.exported import text_of_export
 from seatrial.notes.read.files import SilentLog
 from seatrial.notes.read.markdown import heading_of_org
 from seatrial.record import Record
@@ -84,6 +86,7 @@ def _look(
     mended = model_size.mend_text(sheet)
     sides = {(f.file, f.line) for f in mended}  # layers that are wrong explain why the parameters are not theirs
     found = [f for f in found if f.code != "label-vs-params" or (f.file, f.line) not in sides] + mended
+    found += units.mend(sheet)
     for rule in RULES:
         found += rule(sheet)
     found += _besides(sheet, found) + _left(problems, sheet)
@@ -166,12 +169,10 @@ def _at_its_cell(finding: Finding, sheet: Sheet) -> Finding:
         finding = _with_points(finding, text)
     if finding.line is None or not finding.column or text is None or (finding.file, finding.line) not in sheet.turned:
         return finding
-    for number, line in enumerate(text.lines[finding.line - 1 :], finding.line):
-        if not line.lstrip().startswith("|"):
-            break
-        if line.strip().strip("|").split("|")[0].strip() == finding.column:
-            return replace(finding, line=number)
-    return finding
+    # Between pipes, or with gaps between the cells.
+    named = re.compile(rf"\|?\s*{re.escape(finding.column)}(?:\s{{2,}}\S|\s*\|)")
+    rows = itertools.takewhile(lambda one: one[1].strip(), enumerate(text.lines[finding.line - 1 :], finding.line))
+    return replace(finding, line=next((number for number, line in rows if named.match(line.strip())), finding.line))
 
 
 _POINTED = re.compile(r"(?<![\d.,])[1-9]\d{0,2}(?:\.\d{3})+(?![\d.,])")
@@ -224,8 +225,9 @@ def look_at(paths: Iterable[str], *, format: str | Path | None = None) -> tuple[
         # A log of many gigabytes has no sentences that would say anything about it.
         small = Path(path).stat().st_size <= LARGEST_MIB * 2**20
         text = Path(path).read_text(encoding="utf-8", errors="replace") if small else ""
-        # What is a comment above the rows of a CSV file would be so many headings in notes.
-        prose[path] = re.sub(r"(?m)^#+ *", "", text) if Path(path).suffix in (".csv", ".tsv") else text
+        if Path(path).suffix.lower() in (".csv", ".tsv"):
+            text = text_of_export(enumerate(text.splitlines(), 1))
+        prose[path] = text
         if Path(path).suffix == ".org":
             prose[path] = "\n".join(heading_of_org(line) for line in text.splitlines())
     return look(records, problems, prose=prose)

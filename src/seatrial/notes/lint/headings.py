@@ -75,3 +75,13 @@ def is_extra(heading: str) -> bool:
     """Whether neither a field nor an axis of parallelism takes the column."""
     column = read_heading(heading)
     return not column.field and not column.parts and not kind_beside(heading) and not LATER.search(heading)
+
+
+_CHOSEN = re.compile(r"(?<![^\W_])(?:(?:q?lora|dora|adapter)?[ _-]?(?:rank|rang|rango|r|alpha)|seeds?|lr|learning[ _-]rate|"
+                     r"lernrate|dropout|warm-?up|id|nr\.?|no\.?|index|line)(?![^\W_])(?! ?/)", re.IGNORECASE)
+
+
+@lru_cache(maxsize=4096)
+def is_chosen(heading: str) -> bool:
+    """Whether a column has what somebody chose, or numbers rows by: with others no measurement follows from that."""
+    return _CHOSEN.search(heading) is not None

@@ -26,7 +26,7 @@ from seatrial.notes.read.rows import holds_flops, holds_memory, laid_out
 from seatrial.notes.read.sound import MOST_MEASURED
 from seatrial.record import Record
 from seatrial.spec import Device
-from seatrial.tables.headings import batch_of_tokens, clean
+from seatrial.tables.headings import batch_of_tokens, clean, is_any_batch
 
 if TYPE_CHECKING:
     from seatrial.notes.lint.models.formulas import Reading
@@ -129,6 +129,13 @@ class Row:
             if getattr(self.record, name) is not None and name not in found:
                 by_cell = [heading for heading, cell in self.record.printed.items() if holds(heading, cell)]
                 found.update(dict.fromkeys([name], by_cell[0]) if by_cell else {})
+        if "mbs" in found and "gbs" not in found and "mbs" in self.record.inferred and is_any_batch(found["mbs"]):
+            found["gbs"] = found.pop("mbs")
+        if "gpus" in found and self.record.gpus and not any(map(str.isdigit, self.record.printed[found["gpus"]][:1])):
+            # `gpu` names which, and `gpus` beside it how many.
+            counted = [heading for heading, cell in self.record.printed.items()
+                       if field_of(heading) == "gpus" and digits.alone(cell) == self.record.gpus]  # fmt: skip
+            found["gpus"] = counted[0] if counted else found["gpus"]
         label = self.record.size_label
         if label and "size_label" in found and clean(self.record.printed[found["size_label"]]) != label:
             # `6.18 B` under `parameters`, beside a name.

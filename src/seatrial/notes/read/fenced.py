@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable, Iterator
 
-from seatrial.notes.read.csvfile import delimiter_of
+from seatrial.notes.read.exported import delimiter_of
 from seatrial.notes.read.htmltables import row_text
 from seatrial.notes.read.rows import is_table_of_runs
 from seatrial.tables.headings import NUMBER, clean, read_heading, settle

@@ -211,7 +211,15 @@ def without_hidden_rows(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int,
 
 
 def read_markdown(path: Path, name: str) -> Iterator[Record | Problem]:
-    tokens = list(scan(lines_of(path)))
+    return _read(list(scan(lines_of(path))), path, name)
+
+
+def read_piped(lines: Iterable[tuple[int, str]], path: Path, name: str) -> Iterator[Record | Problem]:
+    """The same of tables that stand between pipes already."""
+    return _read(list(scan(reshaped(lines))), path, name)
+
+
+def _read(tokens: list[Token], path: Path, name: str) -> Iterator[Record | Problem]:
     chapters = _chapters(tokens)
     part = {token.line: chapters.at(token.line) for token in tokens} if chapters.sections else {}
     table = -1

@@ -23,7 +23,18 @@ from seatrial.notes.read.sound import MOST_COUNTED
 from seatrial.notes.read.statements import read_statements, read_status
 from seatrial.record import Outcome, Record, State, Status
 from seatrial.tables import Problem, Where
-from seatrial.tables.headings import MEASURES, NUMBER, Column, accumulates, clean, decimal, normal, read_heading, setting
+from seatrial.tables.headings import (
+    MEASURES,
+    NUMBER,
+    SETTINGS,
+    Column,
+    accumulates,
+    clean,
+    decimal,
+    normal,
+    read_heading,
+    setting,
+)  # fmt: skip
 from seatrial.tables.unknown import unknown_columns
 
 ESTIMATE_MARKS = ("^", "~")
@@ -616,11 +627,19 @@ TOPOLOGY = frozenset({"nodes", "gpus", "layers", "hidden", "size_label", "seq", 
                       *(name for name in LAYOUT if COLUMNS[name].about.kind in ("count", "zero"))})
 
 
+_OF_A_MACHINE = frozenset({"nodes", "gpus", "procs_per_node", "machine"})
+_FILLED = re.compile(r"peak|max|used|usage|alloc|reserv|pico|spitze|pic\b|峰值|最大|ピーク", re.IGNORECASE)
+
+
 def is_table_of_runs(columns: list[Column]) -> bool:
     """A row of it says what was run and what was measured, or at least how it would be laid out."""
     fields = {column.field for column in columns} | {name for column in columns for name in column.parts}
     measures = fields & {*MEASURES, "throughput"}
     settings = fields & TOPOLOGY
+    about = fields & (SETTINGS | TOPOLOGY)
+    if measures == {"mem_value"} and settings and about <= _OF_A_MACHINE and not any(
+            column.field == "mem_value" and _FILLED.search(column.heading) for column in columns):  # fmt: skip
+        return False  # how large the devices of a machine are
     clear = {column.field for column in columns if normal(column.heading) not in ("time", "mem", "memory", "loss", "speed")}
     return bool(measures and (settings or len(measures) > 1 or measures & clear)) or len(settings) >= 3
 

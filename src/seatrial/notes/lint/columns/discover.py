@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from seatrial.notes.lint.headings import EXTRA
+from seatrial.notes.lint.headings import EXTRA, is_chosen
 from seatrial.notes.lint.models.labels import label_parameters
 from seatrial.notes.lint.row import Row
 
@@ -52,7 +52,7 @@ def followed(rows: Sequence[Row], headings: Sequence[str]) -> list[Terms]:
             exactly = {n: (logs[n][0], 0 * logs[n][1]) if coarse.get(n) else logs[n] for n in logs}
             found = _found(name, [*beside, *given][:MOST_FIELDS], exactly)
         for terms in found:
-            if terms[1:] in ((("size", 1),), (("size", -1),)):
+            if terms[1:] in ((("size", 1),), (("size", -1),)) or len(terms) > 2 and any(is_chosen(n) for n, _ in terms):
                 continue  # a name for the size
             powers = dict(terms)
             if {"gbs", "iteration"} <= powers.keys() and "seq" in given and "seq" not in powers:

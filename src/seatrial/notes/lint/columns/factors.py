@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from seatrial.notes.lint.headings import EXTRA
+from seatrial.notes.lint.headings import EXTRA, is_chosen
 from seatrial.notes.lint.row import Row
 
 Terms = tuple[tuple[str, int], ...]
@@ -58,6 +58,7 @@ def found(rows: Sequence[Row], known: Container[str] = ()) -> list[Product]:
         if not products and _chosen(rows, name):
             exactly = {**columns, name: columns[name] * [[1.0], [0.0]]}
             products = [product for many in counts for product in _kept(name, others, many, exactly, rows)]
+        products = [one for one in products if len(one.terms) < 3 or not any(is_chosen(n) for n, _ in one.terms)]
         if products:
             best = max(products, key=lambda one: (one.kept, -len(one.terms), -one.chance))
             same = frozenset(n for n, _ in best.terms)
@@ -68,7 +69,11 @@ def found(rows: Sequence[Row], known: Container[str] = ()) -> list[Product]:
 
 def _chosen(rows: Sequence[Row], name: str) -> bool:
     """Whether a column has figures of one or two digits, as 1.2T tokens, which may have been chosen and not rounded."""
-    return all(len(re.sub(r"\D", "", row.cell(name)).strip("0")) <= 2 for row in rows if row.get(name))
+    return all(_digits(row, name) <= 2 for row in rows if row.get(name))
+
+
+def _digits(row: Row, name: str) -> int:
+    return len(re.sub(r"\D", "", row.cell(name)).strip("0"))
 
 
 def _column(rows: Sequence[Row], name: str) -> np.ndarray | None:
@@ -134,6 +139,8 @@ def _judged(terms: Terms, off: np.ndarray, may: np.ndarray, factor: np.ndarray, 
         return None
     if kept < there and (np.abs(values / TWO - (values / TWO).round()) < CLOSE).all():
         return None  # counts that double go with each other anyhow
+    if kept < there and all(_digits(row, name) < 2 for row, its in zip(rows, keep) if its for name, _ in terms):
+        return None  # and so do 2000 and 20 000 with 2 and 20
     rest = np.sort(off[np.isfinite(off) & ~keep]) - constant
     moved = np.abs(rest / TEN - (rest / TEN).round()) < CLOSE * 10  # a point may move in two rows
     if (np.diff(rest[~moved]) < NEARLY).any():

@@ -22,6 +22,9 @@ DATA_SHEETS: dict[str, tuple[float, float | None, float | None]] = {
     "tpuv3": (32, 123, None),
     "tpuv4": (32, 275, None), "tpuv5e": (16, 197, 394), "tpuv5p": (95, 459, 918), "tpuv6e": (32, 918, 1836),
 }  # fmt: skip
+OF_DEVICES_SOLD = frozenset({8, 10, 11, 12, 16, 20, 24, 28, 32, 40, 48, 64, 80, 94, 95, 96, 128, 141, 144, 180, 186, 192, 256,
+                             288})
+"""GB that a device has: what a sentence without its name calls the memory of one may as well be a part of it."""
 _SHEETS = DATA_SHEETS.keys() | {f"{name}s" for name in DATA_SHEETS}
 _WORD = re.compile(r"(?:(?<!\w)\d{1,5}[x×])?(\w+)")
 """A word, without how many there are of it: `8xH100`."""
@@ -30,9 +33,9 @@ _TPU = re.compile(r"(?<![\w.])(v[56][ep])(?![\w.])|^(v[2-6][ep]?)(?=-\d+$|$)")
 _HALF = re.compile(r"^\W*mi250x?\W+gcd\b")
 """`MI250X-GCD`: half a card."""
 _APART = re.compile(r"\b(gaudi|rtx|tpu)[ -]?(?=v?\d)")
-_KINDS = re.compile(r"\b(?:[AHBL]20|[AL]4|T4|A[13]0|[AL]40S?|V100S?|P40|P100|[AH][18]00|H200|B[123]00|G[BH][23]00)\b|"
-                    r"\bMI\d{3}X?\b|\bTPU ?v\d\w?|\bv[56][ep]\b|^v[2-6][ep]?$|\bGaudi ?\d?|\bA64FX\b",
-                    re.IGNORECASE)  # fmt: skip
+KINDS = (r"\b(?:[AHBL]20|[AL]4|T4|A[13]0|[AL]40S?|V100S?|P40|P100|[AH][18]00|H200|B[123]00|G[BH][23]00)\b|"
+         r"\bMI\d{3}X?\b|\bTPU ?v\d\w?|\bv[56][ep]\b|^v[2-6][ep]?$|\bGaudi ?\d?|\bA64FX\b")
+_KINDS = re.compile(KINDS, re.IGNORECASE)
 _NAMED = re.compile(rf"{_KINDS.pattern}|\b(?:mx|nv)?fp(?:4|8|16|32)\b|\bbf16\b|\bint8\b", re.IGNORECASE)
 """A device, or a kind of number, by which figures differ."""
 

@@ -1,6 +1,6 @@
-"""Peaks of devices in a column: of one precision in all rows.
+"""Peaks of devices in a column, or in a sentence: of one precision in all rows; and their memory as data sheets have it.
 
-    check(sheet)          findings on a row with the peak of another precision than all others have
+    check(sheet)          findings on a row with the peak of another precision than all others have, and on such a sentence
 
     | GPU  | peak (TFLOPS) |
     | H100 |           989 |
@@ -10,16 +10,19 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Iterator
 
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.findings import Finding
-from seatrial.notes.lint.models.devices import device_named
+from seatrial.notes.lint.models.devices import KINDS, OF_DEVICES_SOLD, device_named, names_device
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.tables.headings import clean
 
 FEWEST, NEAR = 3, 0.02
-_PEAK = re.compile(r"\bpeak\b", re.IGNORECASE)
+OTHERS = (2.0, 4.0, 0.5)
+"""How many times that of 16 bits other peaks are."""
+_PEAK = re.compile(r"\bpeaks?\b", re.IGNORECASE)
 _FLOPS = re.compile(r"T?FLOP|dense|bf16|fp16", re.IGNORECASE)
 
 
@@ -28,7 +31,49 @@ def check(sheet: Sheet) -> list[Finding]:
     for mates in sheet.tables.values():
         heading = _heading(tuple(mates[0].record.printed)) if FEWEST <= len(mates) <= 60 else None
         found += _told(mates, heading) if heading is not None else []
+    for file, text in sheet.prose.items():
+        for number, line in enumerate(text.lines, 1):
+            if len(line) < LONGEST and not line.lstrip().startswith("|") and names_device(line):
+                found += [*_of_memory(file, number, line), *_of_peaks(file, number, line)]
     return found
+
+
+LONGEST = 2000
+_SIZE = re.compile(
+    rf"({KINDS})(?: ?\(|,? (?:with|has|have|of|mit|avec|con|à))?,? ?(\d{{2,3}}) ?G(?:i?B|i?o)\b"
+    r"(?=[,;)]| ?(?:HBM|VRAM|memory|each|per|of|Speicher|de))(?! (?:per|a|par|je) (?:node|n))", re.IGNORECASE
+)  # fmt: skip
+_EACH_PEAK = re.compile(
+    rf"({KINDS})(?: ?[:=(]| at| has| does)? ?(\d{{2,4}}(?:[.,]\d{{1,3}})?)(?![\d%]|[.,]\d| ?(?:%|[GMk]|x\b))", re.IGNORECASE
+)
+_TYPED = ("two digits exchanged", "a digit too many", "a digit lost")
+
+
+def _of_memory(file: str, number: int, line: str) -> Iterator[Finding]:
+    """A size that no device has, and that is the named one's with its digits exchanged."""
+    for match in _SIZE.finditer(line):
+        device = device_named(match[1])
+        size = 0 if device is None else min(OF_DEVICES_SOLD, key=lambda one: abs(one - device.memory_gib))
+        typed = digits.slip(match[2], (size, size)) if size and int(match[2]) not in OF_DEVICES_SOLD else None
+        if device is not None and typed is not None and typed.how in _TYPED:
+            message = f"{match[1]} {match[2]} GB -> {size} ({typed.how}): as the data sheet of {device.name} has it"
+            yield Finding(file=file, line=number, code="header-vs-row", level="error", message=message, column="memory",
+                          printed=match[2], proposed=str(size))  # fmt: skip
+
+
+def _of_peaks(file: str, number: int, line: str) -> Iterator[Finding]:
+    """Of several in one line, the one of another precision than all others."""
+    if not _PEAK.search(line) or not _FLOPS.search(line):
+        return
+    said = [(match, device.peak_tflops["bf16"]) for match in _EACH_PEAK.finditer(line)
+            if (device := device_named(match[1])) is not None and "bf16" in device.peak_tflops]  # fmt: skip
+    odd = [(match, value, peak) for match, peak in said if (value := digits.alone(match[2])) and abs(value / peak - 1) >= NEAR]
+    if len(odd) == 1 and len(said) >= FEWEST and any(abs(odd[0][1] / odd[0][2] / times - 1) <= NEAR for times in OTHERS):
+        match, _, peak = odd[0]
+        right = f"{match[1]} {peak:g}" if "." in match[2] else f"{match[1]} {peak:.0f}"
+        message = f"{match[1]} {match[2]} -> {right}: of another precision; the others have that of 16 bits"
+        yield Finding(file=file, line=number, code="over-peak", level="error", message=message, column="peak",
+                      printed=f"{match[1]} {match[2]}", proposed=right)  # fmt: skip
 
 
 @functools.lru_cache(maxsize=4096)
@@ -50,7 +95,7 @@ def _told(mates: list[Row], heading: str) -> list[Finding]:
     if len(kept) < FEWEST - 1 or len(odd) != 1:
         return []
     row, value, peak = odd[0]
-    if all(abs(value / peak / times - 1) > NEAR for times in (2.0, 4.0, 0.5)):
+    if all(abs(value / peak / times - 1) > NEAR for times in OTHERS):
         return []
     cell = row.cells[heading]
     right = f"{peak:,.0f}" if "," in cell else f"{peak:g}"

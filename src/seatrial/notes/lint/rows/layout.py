@@ -842,6 +842,11 @@ def heads(row: Row) -> list[Finding]:
         return []
     if count * 128 == row.hidden and "heads" in row.record.inferred and row.stated_above("heads") is None:
         return []  # nobody says how many there are
+    around = [mate.record for mate in row.around]
+    worlds = {(one.dp or 0) * (one.tp or 0) * (one.pp or 0) for one in around}
+    if len(around) > 3 and len(worlds) == 1 and 0 not in worlds and row.record.sec_per_it and (
+            2 * sum(count % (one.tp or 1) == 0 for one in around) > len(around)):  # fmt: skip
+        return []  # it ran, and every layout of the table takes as many devices: engines may pad their heads
     swap = _exchange(row)
     message = f"{count} heads over TP {tp}: {count} % {tp} = {count % tp}{swap}"
     return [row.find("heads-divisible", "error", message, name="tp", proposed=str(row.record.pp) if swap else None)]

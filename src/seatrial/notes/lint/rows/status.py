@@ -94,11 +94,16 @@ def state(row: Row) -> Iterator[Finding]:
         job = _JOB.search(notes)
         waits = any(_WAITS.fullmatch(row.cell(name)) for name in ("outcome", "state")) or is_aggregate(row)
         told = (row.cell("outcome") or row.cell("state"), *(cell for heading, cell in row.worded.items() if field_of(heading)))
-        if (record.date or job) and not waits and not any(read_status(cell).planned for cell in told):
+        if (record.date or job) and not waits and not _has_results(row) and not any(read_status(cell).planned for cell in told):
             what = [f"a date ({record.date})"] * bool(record.date) + ([f"a job number ({job[0]})"] if job else [])
             yield row.find("dated-but-empty", "warning", f"{' and '.join(what)} but no result: did it run?")
         else:
             yield row.find("plan-only", "info", "never run: no date and no result")
+
+
+def _has_results(row: Row) -> bool:
+    """Whether what no field takes has figures, as hours, energy and costs, and no row of the table has others."""
+    return not row.sheet.filled(row.key) and sum(row.figure(heading) is not None for heading in row.extras) > 1
 
 
 STOPPED = ("timeout", "cancelled")

@@ -18,7 +18,7 @@ from functools import cached_property, lru_cache
 from itertools import pairwise
 
 from seatrial.notes.lint import means
-from seatrial.notes.lint.models.devices import device_named, presets_in
+from seatrial.notes.lint.models.devices import OF_DEVICES_SOLD, device_named, presets_in
 from seatrial.notes.lint.models.labels import label_parameters
 from seatrial.notes.lint.text import exceptions
 from seatrial.notes.read.gapped import may_begin, pipes_of_gaps
@@ -527,8 +527,8 @@ _OF_A_DEVICE = re.compile(
     r"[^|\n\d]{0,12}?(?:\d+(?:\.\d+)? ?[TP]FLOP[^|\n.;]{0,24}?)?(\d{2,3}) ?Gi?B\b(?! per node| a node|/node)", re.IGNORECASE
 )
 _A_DEVICE = re.compile(
-    r"(?<![\w.])(\d{1,3}) ?Gi?B\b(?: of)?(?: HBM\w*| VRAM| memory| RAM)? ?(?:per|/|a|each|on each)? ?"
-    r"(?:GPU|device|card|GCD|accelerator|chip)s?\b|(?<![\w.])(\d{1,3}) ?Gi?B each\b|"
+    r"(?<![\w.,])(\d{1,3}) ?Gi?B\b(?: of)?(?: HBM\w*| VRAM| memory| RAM)? ?(?:per|/|a|each|on each)? ?"
+    r"(?:GPU|device|card|GCD|accelerator|chip)s?\b|(?<![\w.,])(\d{1,3}) ?Gi?B each\b|"
     r"\b(?:GPU|device|HBM\w*|VRAM)(?: memory| capacity)?(?: of| is|:|=) ?(\d{1,3}) ?Gi?B\b(?! per node| a node|/node)|"
     r"\b(?:GPU|device|card|GCD|accelerator|chip)s?,? (?:with|have|has|of|at) (\d{1,3}) ?Gi?B\b|"
     r"\b(?:GPU|device|card|GCD|accelerator|chip)s?(?:, | \()(\d{1,3}) ?Gi?B\)",
@@ -697,8 +697,8 @@ class Prose:
                 if not _SIZED.search(line.casefold()):
                     continue
                 found += [(number, float(match[2]), match[0].strip()) for match in _OF_A_DEVICE.finditer(line)]
-                found += [(number, float(next(filter(None, match.groups()))), match[0].strip())
-                          for match in _A_DEVICE.finditer(line)]  # fmt: skip
+                found += [(number, float(size), match[0].strip()) for match in _A_DEVICE.finditer(line)
+                          if int(size := next(filter(None, match.groups()))) in OF_DEVICES_SOLD]  # fmt: skip
         return found
 
     @cached_property
