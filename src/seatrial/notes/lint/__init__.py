@@ -44,7 +44,7 @@ RULES: tuple[Rule, ...] = (
 OF_COLUMNS: tuple[Rule, ...] = (relations.learn, repairs.check, together.check, changes.check, steps.check,
                                 totals.check, levels.check, sums.check, matrices.check, spans.check)  # fmt: skip
 """Those that ask of no row whether it is a run."""
-BESIDES: tuple[Rule, ...] = (lasted.check, told.check, compared.check, claimed.check, published.check, epochs.check,
+BESIDES: tuple[Rule, ...] = (lasted.check, told.check, compared.check, claimed.check, epochs.check,
                              denied_shape.check, denied.column_otherwise, shapes.check, experts.check_spread, dated.check,
                              status.fits_by_need, peaks.check, arrows.check, meshes.check_slices)
 """Those that speak of lines of which nothing else was said, in either kind of table."""
@@ -82,6 +82,7 @@ def _look(
     model_size.fill_gates(sheet)
     model_size.fill_shapes(sheet)
     mended = model_size.mend_text(sheet)
+    mended += [one for one in published.check(sheet) if (one.file, one.line) not in {(f.file, f.line) for f in mended}]
     sides = {(f.file, f.line) for f in mended}  # layers that are wrong explain why the parameters are not theirs
     found = [f for f in found if f.code != "label-vs-params" or (f.file, f.line) not in sides] + mended
     for rule in RULES:
@@ -146,11 +147,13 @@ _SOLVED = re.compile(r"-> [^ (]+(?: \(what is printed[^)]*\))?:")
 
 
 def _once(found: list[Finding]) -> list[Finding]:
-    """A pair that was pasted explains why its row does not add up, and cells that moved why one cannot be read: nothing is said
-    of it besides. What several rows show of one line of text is said once."""
+    """A pair that was pasted explains why its row does not add up, cells that moved why one cannot be read, and a side that is
+    proposed why heads do not divide: nothing is said of it besides. What several rows show of one line of text is said once."""
     found = list(dict.fromkeys(found))
     moved = {(f.file, f.line) for f in found if f.code == "cells-shifted"}
     found = [f for f in found if f.code != "unreadable" or f.level == "info" or (f.file, f.line) not in moved]
+    meant = {(f.file, f.line) for f in found if f.code == "label-vs-params" and f.proposed}
+    found = [f for f in found if f.code != "heads-divisible" or f.proposed or (f.file, f.line) not in meant]
     pasted = {(f.file, f.line) for f in found if f.code == "pasted-pair" and f.level == "error"}
     return [f for f in found if (f.file, f.line) not in pasted or f.code not in ("tflops-mismatch", "rate-mismatch")
             or f.proposed is not None and not _SOLVED.search(f.message)]  # fmt: skip

@@ -20,7 +20,7 @@ from itertools import pairwise
 
 from seatrial.errors import BadInput
 from seatrial.notes.lint.columns import counts, relations
-from seatrial.notes.lint.digits import powers_that_lost_one, slip
+from seatrial.notes.lint.digits import powers_that_lost_one, slip, slips
 from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.models.labels import experts_in
 from seatrial.notes.lint.models.model_size import fits_label, sizes
@@ -863,11 +863,14 @@ def hidden(row: Row) -> list[Finding]:
 
 def _uneven_heads(row: Row, name: str, size: int, count: int, message: str) -> Finding:
     # Heads are nearly always 128 or 64 wide: a size that is no such multiple, beside one that is and gives the label.
-    meant = [count * width for width in (128, 64) if row.record.size_label and fits_label(row, hidden=count * width)]
+    wide = [count * width for width in (128, 64)]
+    meant = [one for one in wide if row.record.size_label and fits_label(row, hidden=one)]
     if len(meant) == 1 and (sizes(row) is None or not fits_label(row)):
         message = f"hidden {size} -> {meant[0]}: {message}, and {count} x {meant[0] // count} is a {row.record.size_label}"
         return row.find("heads-divisible", "error", message, name="hidden", proposed=str(meant[0]))
-    return row.find("heads-divisible", "error", message, name=name)
+    typed = [int(one.value) for one in slips(str(size), (min(wide), max(wide))) if one.value in wide]
+    right = str(typed[0]) if len(typed) == 1 and name == "hidden" else None
+    return row.find("heads-divisible", "error", message + (f": {right} is meant" if right else ""), name=name, proposed=right)
 
 
 def experts(row: Row) -> list[Finding]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from seatrial.notes.lint.digits import slip, slips
 from seatrial.notes.lint.findings import Finding
+from seatrial.notes.lint.models.known import SIDES_OF, named_in
 from seatrial.notes.lint.models.labels import is_mixture, label_parameters
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.lint.text.prose import read_sentence
@@ -202,7 +203,7 @@ _TELLS = 60
 def _counted(file: str, lines: tuple[str, ...]) -> list[Finding]:
     """Parameters that a sentence, a list or a table of two columns gives beside a shape they cannot have."""
     found: list[Finding] = []
-    for start, block in _blocks(lines):
+    for start, block in blocks(lines):
         whole = "\n".join(block)
         if not _SIZE.search(whole) or _OF_A_PART.search(whole):
             continue
@@ -221,7 +222,7 @@ def _counted(file: str, lines: tuple[str, ...]) -> list[Finding]:
     return found
 
 
-def _blocks(lines: tuple[str, ...]) -> Iterator[tuple[int, list[str]]]:
+def blocks(lines: tuple[str, ...]) -> Iterator[tuple[int, list[str]]]:
     """Lines that belong together, in English and without their markup; rows of more than two cells are none."""
     block: list[str] = []
     for number, line in enumerate((*lines, ""), 1):
@@ -293,6 +294,8 @@ def _too_many(
             continue
         if any(abs(value - way) <= half + _COUNTED * way for way in shape.ways(plain=True)):
             continue
+        if any(_is_published(name, shape, value, half) for name in named_in(around)):
+            continue
         meant, why = _meant(digits, low / scale, high / scale, [way / scale for way in shape.ways()])
         if not said and not (why and "." in digits):
             continue  # the name of what it was made from
@@ -310,6 +313,13 @@ def _too_many(
         message = f"{match[0]} parameters, but {shape.layers} layers of {shape.hidden} are {span}{why}"
         yield Finding(file=file, line=number, code="label-vs-params", level="error", message=message, printed=match[0],
                       proposed=proposed)  # fmt: skip
+
+
+def _is_published(name: str, shape: _Shape, value: float, half: float) -> bool:
+    """Whether a model has the layers and the width that it was published with, and the parameters of its name."""
+    size = label_parameters(name.rpartition(" ")[2])
+    sides = SIDES_OF[name].get("layers"), SIDES_OF[name].get("hidden")
+    return size is not None and sides == (shape.layers, shape.hidden) and abs(value - size[0]) <= size[1] + half
 
 
 def _side(shape: _Shape, value: float, half: float, places: list[tuple[int, str]]) -> tuple[int, str, str, str, str] | None:
