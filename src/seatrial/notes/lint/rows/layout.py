@@ -402,6 +402,10 @@ def _no_multiple(row: Row, gpus: int, replica: int) -> Finding:
             alike.update(others if len(others) == 1 and gpus % math.prod(value or 1 for value in its.values()) == 0 else ())
     multiples = range(replica, 2 * gpus, replica) if gpus <= MOST_TRIED * replica else ()
     near = [value for value in multiples if 2 * value > gpus and slip(str(gpus), (value, value))]
+    column = {mate.record.gpus for mate in row.around if mate is not row}
+    # Of several slips the one whose number people have: that of another row, or a power of two.
+    usual = [[value for value in near if value in column], [value for value in near if value & (value - 1) == 0]]
+    near = next((few for few in (near, *usual) if len(few) == 1), near)
     ways = list(alike) if alike else [("gpus", value) for value in near] if row.cell("gpus").isdecimal() else []
     if len(ways) != 1:
         return row.find("world-size", "error", message, name="gpus")
