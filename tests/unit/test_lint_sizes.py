@@ -218,3 +218,12 @@ def test_a_row_of_shapes_is_held_against_the_model_that_it_names() -> None:
             "| Llama-2-13B | 48 | 5120 | - | - | - | - |"]  # fmt: skip
     found = lint.lint([], [], prose={"n.md": "\n".join(rows)})
     assert [(one.line, one.proposed) for one in found if one.level != "info"] == [(3, "46.7"), (5, "40")]
+
+
+@pytest.mark.parametrize("params, right", [("2.92B", "40"), ("2.37B", None), ("2.92B trainable", None)])
+def test_layers_are_told_by_parameters_that_another_paragraph_counts(params: str, right: str | None) -> None:
+    shape = "The decoder: 32 layers, hidden size 2560, 20 heads of 128 with 4 for keys and values, SwiGLU 6912,\n" \
+        "vocabulary 64000, tied."
+    words = params if " " in params else f"{params} parameters"
+    found = lint.lint([], [], prose={"n.md": f"# Tern\n\nIt has {words}, for 2.2T tokens.\n\n{shape}\n"})
+    assert [one.proposed for one in found if one.level != "info"] == ([right] if right else [])

@@ -170,13 +170,14 @@ def _at_its_cell(finding: Finding, sheet: Sheet) -> Finding:
     if finding.line is None or not finding.column or text is None or (finding.file, finding.line) not in sheet.turned:
         return finding
     for number, line in enumerate(text.lines[finding.line - 1 :], finding.line):
-        if not line.lstrip().startswith("|"):
+        if not line.strip():
             break
-        if line.strip().strip("|").split("|")[0].strip() == finding.column:
+        if _APART.split(line.strip().strip("|"), maxsplit=1)[0].strip() == finding.column:
             return replace(finding, line=number)
     return finding
 
 
+_APART = re.compile(r"\||\s{2,}|\t")
 _POINTED = re.compile(r"(?<![\d.,])[1-9]\d{0,2}(?:\.\d{3})+(?![\d.,])")
 
 

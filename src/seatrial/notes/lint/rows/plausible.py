@@ -300,6 +300,7 @@ def _capacity(row: Row) -> list[Finding]:
         message = f"{shown} is more than the device has ({whole[1]})"
         row.reasons.setdefault("mem_value", "memory-over-capacity")
         proposed = shares.meant(row) or _as_others_need(row, memory) or _as_much(row, memory)
+        message += f": {proposed} is meant" if proposed else ""
         return [row.find("memory-over-capacity", "error", message, name="mem_value", proposed=proposed)]
     if usable is not None and memory > usable[0] * 1.005 and usable[0] > 1:
         return [

@@ -203,8 +203,11 @@ _TELLS = 60
 def _counted(file: str, lines: tuple[str, ...]) -> list[Finding]:
     """Parameters that a sentence, a list or a table of two columns gives beside a shape they cannot have."""
     found: list[Finding] = []
-    for start, block in blocks(lines):
+    every = list(blocks(lines))
+    for start, block in every:
         whole = "\n".join(block)
+        if not _PARAMS.search(whole) and not _OF_A_PART.search(whole):
+            found += _elsewhere(file, start, block, every)
         if not _SIZE.search(whole) or _OF_A_PART.search(whole):
             continue
         several = len({said["layers"] for line in block if (said := read_sentence(line)).get("layers")}) > 1
@@ -220,6 +223,35 @@ def _counted(file: str, lines: tuple[str, ...]) -> list[Finding]:
                     places = [(number, part)] if own is not None else [*enumerate(block, start)]
                     found += _too_many(file, number, part, shape, whole, places)
     return found
+
+
+def _elsewhere(file: str, start: int, block: list[str], every: list[tuple[int, list[str]]]) -> Iterator[Finding]:
+    """Layers of a shape that leaves nothing to be guessed, where the one count of parameters in the text needs others."""
+    shape = _shape_of([" ".join(block)])
+    if shape is None or not shape.whole or any(_CHANGED.search(line) for line in block):
+        return
+    texts = [" ".join(other) for _, other in every]
+    if sum("layers" in read_sentence(text) for text in texts) != 1:
+        return
+    counts = {label_parameters(f"{match[1].replace(',', '.')}B") for text in texts for match in _SIZE.finditer(text)
+              if _SCALES[match[2].lower().rstrip("s.")] == 1e9 and len(re.sub(r"\D", "", match[1])) >= 3
+              and _PARAMS.search(text[max(0, match.start() - 24) : match.end() + 16])}  # fmt: skip
+    size = counts.pop() if len(counts) == 1 else None
+    if size is None or any(abs(size[0] - way) <= size[1] + _COUNTED * way for way in shape.ways(plain=True)):
+        return
+    alone, *ways = shape.ways()
+    each = alone / shape.layers
+    fitting = {layers for layers in range(2, 3 * shape.layers, 2) for way in ways
+               if abs(way + (layers - shape.layers) * each - size[0]) <= size[1] + _COUNTED / 3 * size[0]}  # fmt: skip
+    at = next((number for number, line in enumerate(block, start) if read_sentence(line).get("layers") == shape.layers), None)
+    if len(fitting) == 1 and at is not None:
+        right = fitting.pop()
+        message = f"layers {shape.layers} -> {right}: by them it has the {size[0] / 1e9:.4g}B parameters that the text counts"
+        yield Finding(file=file, line=at, code="label-vs-params", level="error", message=message, column="layers",
+                      printed=str(shape.layers), proposed=str(right))  # fmt: skip
+
+
+_CHANGED = re.compile(r"prun|distill|draft|first|last|stage|variant|teacher|student|grown|stack", re.IGNORECASE)
 
 
 def blocks(lines: tuple[str, ...]) -> Iterator[tuple[int, list[str]]]:
