@@ -261,3 +261,24 @@ SHAPE_ABOVE = """# Engines for the 13B
 def test_parameters_that_a_label_rounds_are_those_of_its_model(tmp_path: Path):
     assert [(finding.line, finding.proposed) for finding in _found(tmp_path, SHAPE_ABOVE.format(seq=2048))] == [(7, "4096")]
     assert _found(tmp_path, SHAPE_ABOVE.format(seq=4096)) == []
+
+
+COUNTED_ABOVE = """# Layouts
+
+{where}. Sequence 4096, batch 256.
+
+| DP | TP | PP | MBS | accum | s/step |
+|---:|---:|---:|---:|---:|---:|
+| 16 | 1 | 1 | 1 | 16 | 9.10 |
+| 8 | 2 | 1 | 1 | 32 | 9.42 |
+| 4 | 4 | 1 | 2 | 32 | 9.77 |
+| {dp} | 2 | 2 | 1 | 64 | 9.83 |
+| 2 | 4 | 2 | 2 | 64 | 9.91 |
+"""
+
+
+@pytest.mark.parametrize("where, dp, wrong", [("Two nodes, 16 A100", 8, True), ("Two nodes, 16 A100", 4, False),
+                                              ("Our cluster", 4, False)])  # fmt: skip
+def test_a_layout_of_another_number_of_devices_than_the_text_counts(tmp_path: Path, where: str, dp: int, wrong: bool):
+    found = _found(tmp_path, COUNTED_ABOVE.format(where=where, dp=dp))
+    assert [finding.line for finding in found] == ([10] if wrong else [])

@@ -374,8 +374,31 @@ class Change:
     """Whether the TFLOPs fit afterwards; None where they cannot say."""
 
 
+def _count_by_text(mates: list[Row]) -> None:
+    """The devices of the one row whose layout is of another number than all others', where only the text counts them, as many
+    as the others have."""
+    products = Counter(row.product for row in mates[:MOST_TRIED])
+    (usual, often), *rest = products.most_common()
+    text = mates[0].sheet.prose.get(mates[0].record.source_file)
+    if usual is None or often < MOST_ALIKE or [many for _, many in rest] != [1] or any(row.counted for row in mates):
+        return
+    (odd,) = (row for row in mates if row.product != usual)
+    layouts = {(row.record.dp, row.record.tp, row.record.pp) for row in mates if row is not odd}
+    own = any(re.search(rf"\bnodes?\b|(?<!\d){odd.product}(?!\d)", cell) for cell in odd.worded.values())
+    said = re.compile(rf"(?<![\d.,x×-]){usual} ?(?:[x×] )?(?:[\w-]+ )?(?:[GHNX]PU|card|chip|GCD|device|rank|[AHBV]\d00)")
+    if odd.product and len(layouts) > 2 and not own and text is not None and any(said.search(line) for line in text.lines):
+        batches = {row.record.gbs for row in mates if row is not odd}
+        batch = {"gbs": batches.pop()} if len(batches) == 1 and "gbs" in odd.record.inferred else {}  # worked out by the layout
+        odd.record = odd.record.changed({"gpus": usual, "inferred": tuple(sorted({*odd.record.inferred, "gpus"})), **batch})
+
+
+MOST_ALIKE = 4
+
+
 def check_processes(sheet: Sheet) -> list[Finding]:
     found = []
+    for mates in sheet.tables.values():
+        _count_by_text(mates)
     for row in sheet.rows:
         if row.product and row.counted and row.product != row.counted and _counts_alike(row) and not _part_of_a_node(row):
             found.append(_explain(row, row.product, row.counted))
@@ -513,7 +536,7 @@ def _changes(row: Row, product: int, counted: int, nodes: str) -> list[Change]:
     shared = 1 if nodes == "gpus" else row.procs or 1
     if product % shared == 0 and (nodes == "nodes" or row.shows("gpus")):
         options.append((nodes, product // shared))
-    mates = [mate for mate in row.around if mate is not row and mate.product == mate.counted]
+    mates = [mate for mate in row.around if mate is not row and mate.product == (mate.counted or mate.product)]
     if len(mates) < 2:
         mates = [mate for mate in row.elsewhere if mate is not row and mate.product == mate.counted]
     return [change for name, value in options if (change := _scored(row, name, value, product, counted, mates)) is not None]

@@ -426,6 +426,8 @@ def read_sentence(text: str) -> dict[str, object]:
     found: dict[str, object] = {**_values_of(text, _COMPILED), **({"except": apart} if apart else {})}
     if "node" in letters and "gpus" not in found and (devices := _in_all(text)):
         found["gpus"] = devices
+    if found.get("procs_per_node") == found.get("gpus", 0) and "nodes," in letters:
+        del found["procs_per_node"]  # `4 nodes, 32 GPUs`: those of all
     labels = {f"{m[1]}{m[2]}".upper() for m in _LABEL.finditer(text)} if found else set()
     if labels:
         found["labels"] = labels
