@@ -282,3 +282,19 @@ COUNTED_ABOVE = """# Layouts
 def test_a_layout_of_another_number_of_devices_than_the_text_counts(tmp_path: Path, where: str, dp: int, wrong: bool):
     found = _found(tmp_path, COUNTED_ABOVE.format(where=where, dp=dp))
     assert [finding.line for finding in found] == ([10] if wrong else [])
+
+
+@pytest.mark.parametrize("said, right", [("4 per node", "8"), ("8 per node", None), ("4 cards = 8 GCDs per node", None),
+                                         ("16 sequences per node", None)])  # fmt: skip
+def test_devices_of_a_node_that_no_row_has(tmp_path: Path, said: str, right: str | None):
+    rows = "".join(f"| {n} | {8 * n} | {9.1 + n / 100:.2f} |\n" for n in (1, 2, 4, 8))
+    found = _found(tmp_path, f"# Sweep\n\nGCDs: {said}.\n\n| nodes | GPUs | s/step |\n|---|---|---|\n{rows}")
+    assert [(one.line, one.proposed) for one in found] == ([(3, right)] if right else [])
+
+
+@pytest.mark.parametrize("said, right", [("v5p-256 (256 chips)", "128"), ("v5p-256 (128 chips)", None),
+                                         ("v5e-64, 64 chips", None)])  # fmt: skip
+def test_chips_of_a_slice_are_those_of_its_name(tmp_path: Path, said: str, right: str | None):
+    rows = "| batch | s/step |\n|---|---|\n| 64 | 2.1 |\n| 128 | 4.0 |\n"
+    found = _found(tmp_path, f"# Study\n\nAll on one slice, {said}.\n\n{rows}")
+    assert [one.proposed for one in found] == ([right] if right else [])

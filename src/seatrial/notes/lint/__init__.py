@@ -45,8 +45,9 @@ OF_COLUMNS: tuple[Rule, ...] = (relations.learn, repairs.check, together.check, 
                                 totals.check, levels.check, sums.check, matrices.check, spans.check)  # fmt: skip
 """Those that ask of no row whether it is a run."""
 BESIDES: tuple[Rule, ...] = (lasted.check, told.check, compared.check, claimed.check, epochs.check,
-                             denied_shape.check, denied.column_otherwise, shapes.check, experts.check_spread, dated.check,
-                             status.fits_by_need, peaks.check, arrows.check, meshes.check_slices)
+                             denied_shape.check, denied.column_otherwise, denied.nodes_otherwise, shapes.check,
+                             experts.check_spread, dated.check, status.fits_by_need, peaks.check, arrows.check,
+                             meshes.check_slices)
 """Those that speak of lines of which nothing else was said, in either kind of table."""
 
 
