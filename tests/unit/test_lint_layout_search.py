@@ -298,3 +298,23 @@ def test_chips_of_a_slice_are_those_of_its_name(tmp_path: Path, said: str, right
     rows = "| batch | s/step |\n|---|---|\n| 64 | 2.1 |\n| 128 | 4.0 |\n"
     found = _found(tmp_path, f"# Study\n\nAll on one slice, {said}.\n\n{rows}")
     assert [one.proposed for one in found] == ([right] if right else [])
+
+
+def test_memory_with_a_digit_too_many_is_what_rows_around_need(tmp_path: Path):
+    note = ["# One H100 80 GB node", "", "| MBS | GBS | s/step | Mem [GiB] |", "|---|---|---|---|", "| 1 | 64 | 9.11 | 31.2 |",
+            "| 2 | 64 | 8.73 | 36.9 |", "| 4 | 64 | 8.52 | 148.3 |", "| 8 | 64 | 8.44 | 71.0 |"]  # fmt: skip
+    assert _told(_found(tmp_path, "\n".join(note))) == [(7, "148.3", "48.3")]
+
+
+def test_devices_that_a_layout_does_not_fill_are_a_number_that_people_have(tmp_path: Path):
+    rows = [(64, 4, 2, 4.1), (36, 4, 2, 8.2), (32, 2, 4, 8.1), (128, 8, 2, 2.2)]
+    note = "| GPUs | TP | PP | s/step |\n|---|---|---|---|\n" + "".join(f"| {' | '.join(map(str, row))} |\n" for row in rows)
+    assert [(one.line, one.proposed) for one in _found(tmp_path, note)] == [(4, "32")]
+
+
+def test_a_batch_that_all_other_rows_have_is_meant(tmp_path: Path):
+    rows = [("a", 4, 8, 32), ("b", 2, 16, 32), ("c", 1, 32, 32), ("d", 2, 16, 32), ("e", 2, 16, 16), ("f", 4, 8, 32),
+            ("g", 1, 32, 32), ("h", 8, 4, 32)]  # fmt: skip
+    note = "One GPU.\n\n| model | micro | accum | eff. batch | s/step |\n|---|---|---|---|---|\n" + "".join(
+        f"| {' | '.join(map(str, row))} | {5 + len(row[0]) + at / 7:.2f} |\n" for at, row in enumerate(rows))
+    assert [(one.line, one.proposed) for one in _found(tmp_path, note)] == [(9, "32")]
