@@ -318,3 +318,12 @@ def test_a_batch_that_all_other_rows_have_is_meant(tmp_path: Path):
     note = "One GPU.\n\n| model | micro | accum | eff. batch | s/step |\n|---|---|---|---|---|\n" + "".join(
         f"| {' | '.join(map(str, row))} | {5 + len(row[0]) + at / 7:.2f} |\n" for at, row in enumerate(rows))
     assert [(one.line, one.proposed) for one in _found(tmp_path, note)] == [(9, "32")]
+
+
+def test_a_batch_beside_accumulation_is_of_all_devices_where_the_rates_say_so(tmp_path: Path):
+    rows = [(16, 16, 128, 4, 3.00, 42.7), (32, 32, 256, 4, 3.03, 84.5), (64, 64, 256, 4, 3.05, 167.9),
+            (128, 128, 1024, 4, 3.09, 331.4), (256, 256, 2048, 4, 3.14, 652.2)]  # fmt: skip
+    note = "Micro-batch 2, sequences of 2048.\n\n"
+    note += "| GPUs | DP | batch | accum | s/step | samples/s |\n|---|---|---|---|---|---|\n" + "".join(
+        f"| {' | '.join(map(str, row))} |\n" for row in rows)
+    assert [(one.line, one.column, one.proposed) for one in _found(tmp_path, note)] == [(7, "batch", "512")]

@@ -77,6 +77,7 @@ def _look(
     of_nodes.fill(sheet)
     layout.fill_axes(sheet)
     layout.count_processes(sheet)
+    layout.fill_micro_batch(sheet)
     layout.fill_batch(sheet)
     layout.fill_devices(sheet)
     grown.fill(sheet)

@@ -228,6 +228,23 @@ def _same_devices(rows: list[Row]) -> int | None:
     return usual if isinstance(usual, int) and usual > 1 and often >= max(FEWEST, 0.9 * len(layouts) - 1) else None
 
 
+def fill_micro_batch(sheet: Sheet) -> None:
+    """A `batch` beside steps of accumulation that is of all devices, where most rows prove it by their times and rates."""
+    for mates in sheet.tables.values():
+        rows = [row for row in mates if row.tabular and row.record.mbs and "gbs" in row.record.inferred]
+        if len(rows) < max(FEWEST, len(mates)) or normal(rows[0].columns.get("mbs", "")) not in ("batch", "batch size", "bs"):
+            continue
+        told = [after for row in rows[:500] if (after := _follows(row, row.record.mbs or 1)) is not None]
+        if len(told) < FEWEST or sum(told) < ALIKE * len(told):
+            continue
+        each, _ = mode(Fraction(row.record.mbs or 0, (row.beside("ga") or 1) * _replicas(row)) for row in rows)
+        if isinstance(each, Fraction) and each.denominator == 1 and each:
+            for row in rows:
+                inferred = tuple(sorted({*row.record.inferred, "mbs"} - {"gbs"}))
+                row.record = replace(row.record, gbs=row.record.mbs, mbs=int(each), inferred=inferred)
+                vars(row).pop("columns", None)
+
+
 def fill_batch(sheet: Sheet) -> None:
     """A batch that is each device's, where most rows prove it by their times and rates: all of them together are the batch."""
     for mates in sheet.tables.values():
