@@ -327,3 +327,15 @@ def test_a_batch_beside_accumulation_is_of_all_devices_where_the_rates_say_so(tm
     note += "| GPUs | DP | batch | accum | s/step | samples/s |\n|---|---|---|---|---|---|\n" + "".join(
         f"| {' | '.join(map(str, row))} |\n" for row in rows)
     assert [(one.line, one.column, one.proposed) for one in _found(tmp_path, note)] == [(7, "batch", "512")]
+
+
+@pytest.mark.parametrize("row, right", [("A100 | 4 | 16 | 8 | 4 | 1024 | 4.01 | 522978", "32"),
+                                        ("A100 | 4 | 32 | 8 | 1024 | 4 | 4.01 | 522978", "4")])  # fmt: skip
+def test_counts_of_a_row_are_those_of_its_device_and_of_their_own_columns(tmp_path: Path, row: str, right: str):
+    rows = ["V100 | 1 | 4 | 4 | 8 | 128 | 12.32 | 21278", "V100 | 4 | 16 | 4 | 8 | 512 | 13.05 | 80350",
+            "A100 | 1 | 8 | 8 | 4 | 256 | 3.90 | 134433", "A100 | 2 | 16 | 8 | 4 | 512 | 3.95 | 265463",
+            "A100 | 8 | 64 | 8 | 2 | 1024 | 2.10 | 998644", "V100 | 8 | 32 | 4 | 8 | 1024 | 13.20 | 158875", row]  # fmt: skip
+    note = "Sequences of 2048.\n\n"
+    note += "| GPU | nodes | GPUs | MBS | accum | GBS | s/step | tokens/s |\n|---|---|---|---|---|---|---|---|\n"
+    found = _found(tmp_path, note + "".join(f"| {one} |\n" for one in rows))
+    assert {one.line for one in found} == {11} and found[0].proposed == right
