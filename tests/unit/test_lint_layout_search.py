@@ -261,3 +261,81 @@ SHAPE_ABOVE = """# Engines for the 13B
 def test_parameters_that_a_label_rounds_are_those_of_its_model(tmp_path: Path):
     assert [(finding.line, finding.proposed) for finding in _found(tmp_path, SHAPE_ABOVE.format(seq=2048))] == [(7, "4096")]
     assert _found(tmp_path, SHAPE_ABOVE.format(seq=4096)) == []
+
+
+COUNTED_ABOVE = """# Layouts
+
+{where}. Sequence 4096, batch 256.
+
+| DP | TP | PP | MBS | accum | s/step |
+|---:|---:|---:|---:|---:|---:|
+| 16 | 1 | 1 | 1 | 16 | 9.10 |
+| 8 | 2 | 1 | 1 | 32 | 9.42 |
+| 4 | 4 | 1 | 2 | 32 | 9.77 |
+| {dp} | 2 | 2 | 1 | 64 | 9.83 |
+| 2 | 4 | 2 | 2 | 64 | 9.91 |
+"""
+
+
+@pytest.mark.parametrize("where, dp, wrong", [("Two nodes, 16 A100", 8, True), ("Two nodes, 16 A100", 4, False),
+                                              ("Our cluster", 4, False)])  # fmt: skip
+def test_a_layout_of_another_number_of_devices_than_the_text_counts(tmp_path: Path, where: str, dp: int, wrong: bool):
+    found = _found(tmp_path, COUNTED_ABOVE.format(where=where, dp=dp))
+    assert [finding.line for finding in found] == ([10] if wrong else [])
+
+
+@pytest.mark.parametrize("said, right", [("4 per node", "8"), ("8 per node", None), ("4 cards = 8 GCDs per node", None),
+                                         ("16 sequences per node", None)])  # fmt: skip
+def test_devices_of_a_node_that_no_row_has(tmp_path: Path, said: str, right: str | None):
+    rows = "".join(f"| {n} | {8 * n} | {9.1 + n / 100:.2f} |\n" for n in (1, 2, 4, 8))
+    found = _found(tmp_path, f"# Sweep\n\nGCDs: {said}.\n\n| nodes | GPUs | s/step |\n|---|---|---|\n{rows}")
+    assert [(one.line, one.proposed) for one in found] == ([(3, right)] if right else [])
+
+
+@pytest.mark.parametrize("said, right", [("v5p-256 (256 chips)", "128"), ("v5p-256 (128 chips)", None),
+                                         ("v5e-64, 64 chips", None)])  # fmt: skip
+def test_chips_of_a_slice_are_those_of_its_name(tmp_path: Path, said: str, right: str | None):
+    rows = "| batch | s/step |\n|---|---|\n| 64 | 2.1 |\n| 128 | 4.0 |\n"
+    found = _found(tmp_path, f"# Study\n\nAll on one slice, {said}.\n\n{rows}")
+    assert [one.proposed for one in found] == ([right] if right else [])
+
+
+def test_memory_with_a_digit_too_many_is_what_rows_around_need(tmp_path: Path):
+    note = ["# One H100 80 GB node", "", "| MBS | GBS | s/step | Mem [GiB] |", "|---|---|---|---|", "| 1 | 64 | 9.11 | 31.2 |",
+            "| 2 | 64 | 8.73 | 36.9 |", "| 4 | 64 | 8.52 | 148.3 |", "| 8 | 64 | 8.44 | 71.0 |"]  # fmt: skip
+    assert _told(_found(tmp_path, "\n".join(note))) == [(7, "148.3", "48.3")]
+
+
+def test_devices_that_a_layout_does_not_fill_are_a_number_that_people_have(tmp_path: Path):
+    rows = [(64, 4, 2, 4.1), (36, 4, 2, 8.2), (32, 2, 4, 8.1), (128, 8, 2, 2.2)]
+    note = "| GPUs | TP | PP | s/step |\n|---|---|---|---|\n" + "".join(f"| {' | '.join(map(str, row))} |\n" for row in rows)
+    assert [(one.line, one.proposed) for one in _found(tmp_path, note)] == [(4, "32")]
+
+
+def test_a_batch_that_all_other_rows_have_is_meant(tmp_path: Path):
+    rows = [("a", 4, 8, 32), ("b", 2, 16, 32), ("c", 1, 32, 32), ("d", 2, 16, 32), ("e", 2, 16, 16), ("f", 4, 8, 32),
+            ("g", 1, 32, 32), ("h", 8, 4, 32)]  # fmt: skip
+    note = "One GPU.\n\n| model | micro | accum | eff. batch | s/step |\n|---|---|---|---|---|\n" + "".join(
+        f"| {' | '.join(map(str, row))} | {5 + len(row[0]) + at / 7:.2f} |\n" for at, row in enumerate(rows))
+    assert [(one.line, one.proposed) for one in _found(tmp_path, note)] == [(9, "32")]
+
+
+def test_a_batch_beside_accumulation_is_of_all_devices_where_the_rates_say_so(tmp_path: Path):
+    rows = [(16, 16, 128, 4, 3.00, 42.7), (32, 32, 256, 4, 3.03, 84.5), (64, 64, 256, 4, 3.05, 167.9),
+            (128, 128, 1024, 4, 3.09, 331.4), (256, 256, 2048, 4, 3.14, 652.2)]  # fmt: skip
+    note = "Micro-batch 2, sequences of 2048.\n\n"
+    note += "| GPUs | DP | batch | accum | s/step | samples/s |\n|---|---|---|---|---|---|\n" + "".join(
+        f"| {' | '.join(map(str, row))} |\n" for row in rows)
+    assert [(one.line, one.column, one.proposed) for one in _found(tmp_path, note)] == [(7, "batch", "512")]
+
+
+@pytest.mark.parametrize("row, right", [("A100 | 4 | 16 | 8 | 4 | 1024 | 4.01 | 522978", "32"),
+                                        ("A100 | 4 | 32 | 8 | 1024 | 4 | 4.01 | 522978", "4")])  # fmt: skip
+def test_counts_of_a_row_are_those_of_its_device_and_of_their_own_columns(tmp_path: Path, row: str, right: str):
+    rows = ["V100 | 1 | 4 | 4 | 8 | 128 | 12.32 | 21278", "V100 | 4 | 16 | 4 | 8 | 512 | 13.05 | 80350",
+            "A100 | 1 | 8 | 8 | 4 | 256 | 3.90 | 134433", "A100 | 2 | 16 | 8 | 4 | 512 | 3.95 | 265463",
+            "A100 | 8 | 64 | 8 | 2 | 1024 | 2.10 | 998644", "V100 | 8 | 32 | 4 | 8 | 1024 | 13.20 | 158875", row]  # fmt: skip
+    note = "Sequences of 2048.\n\n"
+    note += "| GPU | nodes | GPUs | MBS | accum | GBS | s/step | tokens/s |\n|---|---|---|---|---|---|---|---|\n"
+    found = _found(tmp_path, note + "".join(f"| {one} |\n" for one in rows))
+    assert {one.line for one in found} == {11} and found[0].proposed == right

@@ -4,6 +4,7 @@ from __future__ import annotations
 import pytest
 
 from lint_tables import table
+from seatrial.notes import lint
 
 SHAPE = "V100 32GB, eight cards a node. fp16, sequence 2048, vocab 50304, full checkpointing, TFLOPs counted with it.\n\n" \
     "## 2.7B\n\n32 layers, hidden size 2560, 32 heads.\n\n" + table("""
@@ -194,3 +195,35 @@ def test_two_digits_exchanged_among_models_that_hardly_differ_are_doubted(lint):
     """)
     assert lint(note) == []
     assert [(f.line, f.level, f.proposed) for f in lint(note.replace("| 439 |", "| 493 |"))] == [(9, "warning", "439")]
+
+
+@pytest.mark.parametrize("said, right", [
+    ("Falcon-40B mit 60 Schichten, hidden 8912, 128 Köpfe, Sequenzen von 2048.", "8192"),
+    ("Both Pythia-6.9B (32 layers, hidden 4069, 32 heads) and OPT-30B (48 layers, hidden 7168, 56 heads) were run.", "4096"),
+    ("Qwen3-30B-A3B: 48 layers, hidden 2048, 32 heads, 4 KV heads, 128 experts of which 18 are active.", "8"),
+    ("Yi-34B: 60 layers, hidden 7168, 65 heads, 8 KV heads.", "56"), ("Llama 3 has a vocabulary of 182,256.", "128,256"),
+    ("A deeper Qwen2.5-7B has 36 layers, hidden 3584, 28 heads.", None),
+    ("GPT-2 medium with a vocabulary of 50304: 24 layers, hidden 1024, 16 heads.", None),
+    ("Gemma-2-9B: 42 layers, hidden 3584, 16 heads, vocab 256000, 9.24B parameters.", None),
+    ("Our GPT has 48 layers, hidden 6144, 48 heads, about as wide as GPT-NeoX-20B.", None),
+])  # fmt: skip
+def test_a_side_that_a_published_model_does_not_have_is_told(said: str, right: str | None) -> None:
+    found = lint.lint([], [], prose={"n.md": f"# Notes\n\n{said}\n"})
+    assert [one.proposed for one in found if one.level != "info"] == ([right] if right else [])
+
+
+def test_a_row_of_shapes_is_held_against_the_model_that_it_names() -> None:
+    rows = ["| model | layers | hidden | experts | top-k | total (B) | active (B) |", "|---|---|---|---|---|---|---|",
+            "| Mixtral 8x7B | 32 | 4096 | 8 | 2 | 64.7 | 12.9 |", "| Mixtral 8x22B | 56 | 6144 | 8 | 2 | 140.6 | 39.1 |",
+            "| Llama-2-13B | 48 | 5120 | - | - | - | - |"]  # fmt: skip
+    found = lint.lint([], [], prose={"n.md": "\n".join(rows)})
+    assert [(one.line, one.proposed) for one in found if one.level != "info"] == [(3, "46.7"), (5, "40")]
+
+
+@pytest.mark.parametrize("params, right", [("2.92B", "40"), ("2.37B", None), ("2.92B trainable", None)])
+def test_layers_are_told_by_parameters_that_another_paragraph_counts(params: str, right: str | None) -> None:
+    shape = "The decoder: 32 layers, hidden size 2560, 20 heads of 128 with 4 for keys and values, SwiGLU 6912,\n" \
+        "vocabulary 64000, tied."
+    words = params if " " in params else f"{params} parameters"
+    found = lint.lint([], [], prose={"n.md": f"# Tern\n\nIt has {words}, for 2.2T tokens.\n\n{shape}\n"})
+    assert [one.proposed for one in found if one.level != "info"] == ([right] if right else [])

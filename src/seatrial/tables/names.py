@@ -51,7 +51,7 @@ gbs:
     glob batch, effective bs, gbsz, batch sequences, batch seqs, total batch size, effective batch size, effective batch,
     eff bs, eff bsz, effective bsz,
     eff batch, eff batch size, global bsz, bsz, batch global, size of batch global, batch size global, size of batch,
-    size batch, size batch global, sequences per step, sequences per batch, samples per batch
+    size batch, size batch global, sequences per step, sequences a step, samples a step, sequences per batch, samples per batch
 seq:
     ctx length, max length, l seq, tokens per seq, tokens per sequence, seq length, ctx len, max seq len, max seq length,
     context window, block size, max sequence length, length of sequence, sequence size, length, seq tokens,

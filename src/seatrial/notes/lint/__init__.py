@@ -46,9 +46,10 @@ RULES: tuple[Rule, ...] = (
 OF_COLUMNS: tuple[Rule, ...] = (relations.learn, repairs.check, together.check, changes.check, steps.check,
                                 ledger.check, totals.check, levels.check, sums.check, matrices.check, spans.check)  # fmt: skip
 """Those that ask of no row whether it is a run."""
-BESIDES: tuple[Rule, ...] = (reckoned.check, told.check, compared.check, claimed.check, published.check,
-                             denied_shape.check, denied.column_otherwise, shapes.check, experts.check_spread, dated.check,
-                             status.fits_by_need, peaks.check, arrows.check, meshes.check_slices)
+BESIDES: tuple[Rule, ...] = (reckoned.check, told.check, compared.check, claimed.check,
+                             denied_shape.check, denied.column_otherwise, denied.nodes_otherwise, shapes.check,
+                             experts.check_spread, dated.check, status.fits_by_need, peaks.check, arrows.check,
+                             meshes.check_slices)
 """Those that speak of lines of which nothing else was said, in either kind of table."""
 
 
@@ -78,12 +79,14 @@ def _look(
     of_nodes.fill(sheet)
     layout.fill_axes(sheet)
     layout.count_processes(sheet)
+    layout.fill_micro_batch(sheet)
     layout.fill_batch(sheet)
     layout.fill_devices(sheet)
     grown.fill(sheet)
     model_size.fill_gates(sheet)
     model_size.fill_shapes(sheet)
     mended = model_size.mend_text(sheet)
+    mended += [one for one in published.check(sheet) if (one.file, one.line) not in {(f.file, f.line) for f in mended}]
     sides = {(f.file, f.line) for f in mended}  # layers that are wrong explain why the parameters are not theirs
     found = [f for f in found if f.code != "label-vs-params" or (f.file, f.line) not in sides] + mended
     found += units.mend(sheet)
@@ -149,11 +152,13 @@ _SOLVED = re.compile(r"-> [^ (]+(?: \(what is printed[^)]*\))?:")
 
 
 def _once(found: list[Finding]) -> list[Finding]:
-    """A pair that was pasted explains why its row does not add up, and cells that moved why one cannot be read: nothing is said
-    of it besides. What several rows show of one line of text is said once."""
+    """A pair that was pasted explains why its row does not add up, cells that moved why one cannot be read, and a side that is
+    proposed why heads do not divide: nothing is said of it besides. What several rows show of one line of text is said once."""
     found = list(dict.fromkeys(found))
     moved = {(f.file, f.line) for f in found if f.code == "cells-shifted"}
     found = [f for f in found if f.code != "unreadable" or f.level == "info" or (f.file, f.line) not in moved]
+    meant = {(f.file, f.line) for f in found if f.code == "label-vs-params" and f.proposed}
+    found = [f for f in found if f.code != "heads-divisible" or f.proposed or (f.file, f.line) not in meant]
     pasted = {(f.file, f.line) for f in found if f.code == "pasted-pair" and f.level == "error"}
     return [f for f in found if (f.file, f.line) not in pasted or f.code not in ("tflops-mismatch", "rate-mismatch")
             or f.proposed is not None and not _SOLVED.search(f.message)]  # fmt: skip
@@ -169,12 +174,15 @@ def _at_its_cell(finding: Finding, sheet: Sheet) -> Finding:
         finding = _with_points(finding, text)
     if finding.line is None or not finding.column or text is None or (finding.file, finding.line) not in sheet.turned:
         return finding
-    # Between pipes, or with gaps between the cells.
-    named = re.compile(rf"\|?\s*{re.escape(finding.column)}(?:\s{{2,}}\S|\s*\|)")
-    rows = itertools.takewhile(lambda one: one[1].strip(), enumerate(text.lines[finding.line - 1 :], finding.line))
-    return replace(finding, line=next((number for number, line in rows if named.match(line.strip())), finding.line))
+    for number, line in enumerate(text.lines[finding.line - 1 :], finding.line):
+        if not line.strip():
+            break
+        if _APART.split(line.strip().strip("|"), maxsplit=1)[0].strip() == finding.column:
+            return replace(finding, line=number)
+    return finding
 
 
+_APART = re.compile(r"\||\s{2,}|\t")
 _POINTED = re.compile(r"(?<![\d.,])[1-9]\d{0,2}(?:\.\d{3})+(?![\d.,])")
 
 

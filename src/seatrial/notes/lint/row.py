@@ -125,6 +125,8 @@ class Row:
             found["sec_per_it"] = found.pop("iteration")
         if self.record.tokens_per_s_per_process and self.record.tokens_per_s is None and "tokens_per_s" in found:
             found.setdefault("tokens_per_s_per_process", found.pop("tokens_per_s"))  # as the text says
+        if "mbs" in self.record.inferred and "mbs" in found and "gbs" not in found:
+            found["gbs"] = found.pop("mbs")  # as the rates have it
         for name, holds in (("mem_value", holds_memory), ("tflops", holds_flops)):
             if getattr(self.record, name) is not None and name not in found:
                 by_cell = [heading for heading, cell in self.record.printed.items() if holds(heading, cell)]

@@ -27,10 +27,12 @@ FEWEST = 2
 def temper(found: Iterable[Finding], sheet: Sheet) -> list[Finding]:
     found = list(found)
     tables = {(row.record.source_file, row.record.source_line): row.key for row in sheet.rows if row.tabular}
-    wrong: dict[tuple[tuple[str, int | None], str], set[int | None]] = {}
+    wrong: dict[tuple[tuple[str, int | None], str], set[object]] = {}
     for one in found:
         if one.level == "error" and one.code in MOST and (one.file, one.line) in tables and not _STATED.search(one.message):
-            wrong.setdefault((tables[one.file, one.line], one.code), set()).add(one.line)
+            # All runs of a table that is turned round begin in one line.
+            place = one.message if (one.file, one.line) in sheet.turned else one.line
+            wrong.setdefault((tables[one.file, one.line], one.code), set()).add(place)
     many = {(key, code): f"; {len(lines)} of {len(sheet.tables[key])} rows are off so: is a setting missing, or misread?"
             for (key, code), lines in wrong.items()
             if len(lines) >= FEWEST and len(lines) > MOST[code] * len(sheet.tables[key])}  # fmt: skip

@@ -29,6 +29,8 @@ SERIES = 3.0
 """The rows above and below have twice as much and half of it."""
 ODD = 2.0
 """A number that nobody chooses, 526 or 65356, is replaced by one that people do."""
+MANY = 5
+"""Rows that tell what all have."""
 _TIMES_BATCH = re.compile(r"(?:batch(?: ?size)?|\bgbs|\bbs) ?[x×*] ?(\d{1,2})\b|"
                           r"\b(\d{1,2}) ?[x×] (?:the )?(?:global )?(?:batch|gbs|bs)\b|"
                           r"\b(?:(doubl)|(half|halv))\w* (?:the )?(?:global )?(?:batch|gbs)\b", re.IGNORECASE)  # fmt: skip
@@ -48,7 +50,7 @@ def repair(row: Row, name: str, value: object, broken: list[Broken]) -> Repair |
     if stated is not None and stated[0] == value:
         score, why = score + STATED_ABOVE, f" (line {stated[1]} says {value})"
     elif usual == value and often > 0.5 * len(column) and 2 * column.count(row.said(name)) < often:
-        score, why = score + USUAL, " (as in the other rows)"
+        score, why = score + USUAL + UNLIKELY * (often == len(column) >= MANY), " (as in the other rows)"
     elif value in column:
         # In a column where every value comes once, that this one does says little.
         few = len(set(column)) <= min(3, len(column) - 1)

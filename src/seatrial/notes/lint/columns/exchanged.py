@@ -22,6 +22,7 @@ Suspects = dict[Row, tuple[list[Broken], list[Repair]]]
 """Row -> what it breaks, and what would mend it."""
 IN_ROW, NARROW = 3.0, 0.03
 """Two figures of the row exchanged, where all relations then hold, and within how much they do at most."""
+COUNTS = ("gpus", "nodes", "dp", "tp", "pp", "mbs", "ga", "gbs")
 EXCHANGED = 5.0
 """Another row has it, and this row's in its place."""
 
@@ -33,11 +34,25 @@ def in_row(row: Row, broken: list[Broken], kept: list[Kept]) -> Iterator[Repair]
     names = {name: headings.index(heading)
              for name in dict.fromkeys((*MEASURES, *(EXTRA + heading for heading in older(tuple(headings))), *worked))
              if (heading := row.column(name)) in row.record.printed}  # fmt: skip
+    values: dict[str, object]
+    whole = [name for name in COUNTS if isinstance(row.said(name), int) and row.column(name) in row.record.printed]
+    for one, other in itertools.combinations(whole, 2):
+        if abs(headings.index(row.column(one)) - headings.index(row.column(other))) != 1 or row.said(one) == row.said(other):
+            continue
+        columns = [{mate.said(name) for mate in row.around if mate is not row} for name in (one, other)]
+        if {row.said(other) in columns[0], row.said(one) in columns[1]} != {True} or row.said(one) in columns[0]:
+            continue  # each is one of the other's column
+        values = {one: row.said(other), other: row.said(one)}
+        found = [off_by(row, relation, rule, values) for relation, rule in [*((r, rule) for r, rule, _ in broken), *kept]]
+        if all(each is not None and abs(each[0]) <= each[1] + 0.002 for each in found):
+            score = IN_ROW + ANOTHER_RELATION * len(broken) + ABOVE
+            yield Repair(name=one, value=values[one], shown=str(values[one]), score=score,
+                         why=f" (exchanged with {row.column(other)})")  # fmt: skip
     for one, other in itertools.combinations(names, 2):
         mine, its = row.printed(one), row.printed(other)
         if mine is None or its is None or not any(is_part(one, r) or is_part(other, r) for r, _, _ in broken):
             continue
-        values: dict[str, object] = {one: mine.meant(its.shown(its.value)), other: its.meant(mine.shown(mine.value))}
+        values = {one: mine.meant(its.shown(its.value)), other: its.meant(mine.shown(mine.value))}
         found = [off_by(row, relation, rule, values) for relation, rule in [*((r, rule) for r, rule, _ in broken), *kept]]
         if all(each is not None and abs(each[0]) <= min(each[1], NARROW) + 0.002 for each in found):
             beside = abs(names[one] - names[other]) == 1

@@ -150,6 +150,8 @@ def repair(row: Row, name: str, value: float, bounds: tuple[float, float], broke
             shown = like.like(figure.value / times if loose else value)
         elif not why and any(abs(math.log(ratio * a / b)) < 0.006 for a in PEAKS for b in PEAKS if a != b):
             score, why = score + PEAK, " (over the peak of another device)"
+    if not why and name[:1] == EXTRA and _ROUND.fullmatch(row.cell(name)) and not _ROUND.fullmatch(shown):
+        score -= CHOSEN / 2
     unexplained = not why and not copied and name[:1] != EXTRA
     if unexplained and any(abs(abs(math.log(ratio)) - math.log(power)) < 0.006 for power in (2, 4)):
         score -= DOUBLED + (name == "sec_per_it")
@@ -162,6 +164,8 @@ def repair(row: Row, name: str, value: float, bounds: tuple[float, float], broke
     return Repair(name=name, value=value, shown=shown, score=score + stale(row, name), why=why, code=code)
 
 
+_ROUND = re.compile(r"[1-9]0+")
+"""As people choose them: 60 or 100 billions of tokens."""
 _LETTERS = {"万": 1e4, "萬": 1e4, "亿": 1e8, "億": 1e8, "M": 1e6}
 _LETTERED = re.compile(r"[\d.,]+(\s?[万萬亿億M])")
 

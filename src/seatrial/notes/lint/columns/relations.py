@@ -129,7 +129,7 @@ RELATIONS = (
     Relation("a micro-batch of each replica", (("gbs", 1), ("mbs", -1), ("dp", -1))),
     Relation("a micro-batch of each device", (("gbs", 1), ("mbs", -1), ("world", -1))),
     Relation("micro-batches of all replicas", (("ga", 1), ("dp", 1)), exact=False, apart=("batch",)),
-    Relation("GPUs and nodes", (("gpus", 1), ("nodes", -1)), exact=False),
+    Relation("GPUs and nodes", (("gpus", 1), ("nodes", -1)), exact=False, apart=("device",)),
     Relation("processes of the nodes", (("gpus", 1), ("nodes", -1), ("procs_per_node", -1))),
     Relation("GPUs of a replica", (("gpus", 1), ("dp", -1)), exact=False, apart=("axes",)),
     Relation("the layout", (("world", 1), ("dp", -1), ("tp", -1), ("pp", -1), ("cp", -1))),

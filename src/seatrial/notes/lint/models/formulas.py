@@ -480,6 +480,8 @@ def _establish_file(rows: list[Row]) -> None:
         _take_shape_of_mates(mates)
     for mates in undecided:
         reading = _best_of_file(tally, tried.readings) if not _solve_layers(mates, tally, tried.readings) else None
+        if reading is not None and _is_of_none(reading, mates):
+            reading = None
         for row in mates:
             row.reading = row.reading or reading
     for mates in tables.values():
@@ -491,6 +493,17 @@ def _establish_file(rows: list[Row]) -> None:
         row.vocab = (
             row.record.vocab or (row.reading.vocab if row.reading else None) or (usual.most_common(1)[0][0] if usual else None)
         )
+
+
+def _is_of_none(reading: Reading, mates: list[Row]) -> bool:
+    """Whether a reading of other tables gives the TFLOPs of hardly any row here, where lengths of their own tell it: attention
+    is counted in several ways, and shows where sequences are long."""
+    known = [row for row in mates[:_MOST_ROWS] if row.layers and row.hidden]
+    lengths = {row.record.seq for row in known if row.shows("seq")}
+    return len(lengths) >= SEVERAL and sum(row_fits(row, reading) for row in known) <= len(known) // 3
+
+
+SEVERAL = 3
 
 
 def _count_again(mates: list[Row], reading: Reading) -> None:

@@ -1,81 +1,130 @@
-"""Layers and width of models that many train, by the names that they were published under.
+"""What notes say otherwise of a model than it was published with.
 
-    shape_of("Qwen2.5-14B")               (48, 5120)
-    named_in("## Llama-3-8B, one node")   {"llama-3-8b"}
-    check(sheet)                          layers of a sentence that the model named above it does not have
+    check(sheet)          the one side of a paragraph or of a row of shapes that the model named there does not have
+
+A side is held against the published one only where the others are its own: who trains another depth says so, or changes more.
 """
 from __future__ import annotations
 
-import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from seatrial.notes.lint import digits
-from seatrial.notes.lint.findings import Finding
+from seatrial.notes.lint.findings import Finding, Level
+from seatrial.notes.lint.models.known import SIDES_OF, places_of
+from seatrial.notes.lint.models.shapes import in_tables
 from seatrial.notes.lint.sheet import Sheet
+from seatrial.notes.lint.text.described import blocks
 from seatrial.notes.lint.text.prose import read_sentence
-from seatrial.tables.tongues import in_english
 
-MOST_LINES = 4000
-SHAPES: dict[str, tuple[int, int]] = {
-    "llama-7b": (32, 4096), "llama-13b": (40, 5120), "llama-30b": (60, 6656), "llama-65b": (80, 8192),
-    "llama-2-7b": (32, 4096), "llama-2-13b": (40, 5120), "llama-2-70b": (80, 8192),
-    "llama-3-8b": (32, 4096), "llama-3-70b": (80, 8192), "llama-3-405b": (126, 16384),
-    "mistral-7b": (32, 4096), "mixtral-8x7b": (32, 4096), "mixtral-8x22b": (56, 6144),
-    "qwen2.5-0.5b": (24, 896), "qwen2.5-1.5b": (28, 1536), "qwen2.5-3b": (36, 2048), "qwen2.5-7b": (28, 3584),
-    "qwen2.5-14b": (48, 5120), "qwen2.5-32b": (64, 5120), "qwen2.5-72b": (80, 8192),
-    "qwen3-0.6b": (28, 1024), "qwen3-1.7b": (28, 2048), "qwen3-4b": (36, 2560), "qwen3-8b": (36, 4096),
-    "qwen3-14b": (40, 5120), "qwen3-32b": (64, 5120),
-}  # fmt: skip
-_NAME = re.compile(r"(?<![\w-])(llama|mistral|mixtral|qwen)[- ]?(?:v?([1-3](?:\.\d)?)[- ])?(\d+x\d+|\d+(?:\.\d+)?)[- ]?b"
-                   r"(?![\w]|[- ](?:like|style|ish|shaped|sized|class)\b)", re.IGNORECASE)  # fmt: skip
-_CHANGED = re.compile(r"scaled|shrunk|reduced|truncated|\bcut\b|proxy|prun|distill|draft|deeper|shallow|grown|stack|depth|"
-                      r"stage|first|last|every|of the|\bPP\b|only|frozen|per ", re.IGNORECASE)  # fmt: skip
-
-
-_SENTENCES, _LAYERS = re.compile(r"[.;]\s"), re.compile(r"\blayers\b", re.IGNORECASE)
-
-
-@functools.lru_cache(maxsize=4096)
-def named_in(text: str) -> frozenset[str]:
-    """The published models that a text names."""
-    found = set()
-    for family, version, size in _NAME.findall(text) if "b" in text or "B" in text else ():
-        family, version = family.lower(), version if family.lower() in ("qwen", "llama") else ""
-        version = version.split(".")[0] if family == "llama" else version
-        joined = f"{family}{version}" if family == "qwen" else f"{family}-{version}" if version else family
-        found.add(f"{joined}-{size}b".lower())
-    return frozenset(found & SHAPES.keys())
-
-
-def shape_of(label: str) -> tuple[int, int] | None:
-    """The layers and the width of the one published model that a label names."""
-    names = named_in(label)
-    return SHAPES[next(iter(names))] if len(names) == 1 else None
+MOST_LINES, WIDELY, COUNTED = 4000, 3, 0.03
+"""Of a text that is no log; how many sides that agree make it sure which model is meant; how far counts may differ."""
+COUNTS = ("total", "active")
+_CHANGED = re.compile(r"scaled|shrunk|as wide|as deep|\bmore\b|fewer|"
+                      r"reduced|truncated|\bcut\b|proxy|prun|distill|draft|deeper|shallow|grown|stack|depth|half|"
+                      r"\bstage|\bPP\b|only|frozen|variant|modif|instead|unlike|wider|narrow|extended|resized|padded|of the|"
+                      r"\b(?:first|last|every|each|per) (?:\w+ ){0,2}(?:layer|block|stage|rank|GPU|device)", re.IGNORECASE)
+_MORE = {"hidden": re.compile(r"\bdimension(?: of)? (\d{3,5})\b"),
+         "experts": re.compile(r"\b(\d{1,4}) (?:routed )?experts\b", re.IGNORECASE),
+         "top_k": re.compile(r"\btop[- _]?k?[ =]*(\d{1,2})\b|\b(?:of which|with) (\d{1,2}) (?:are )?(?:active|activated|chosen|"
+                             r"used|routed)\b|\b(\d{1,2}) (?:active |activated )?(?:experts )?(?:per|for each|a|every) token\b",
+                             re.IGNORECASE)}  # fmt: skip
+_DIGITS = re.compile(r"(?<![\d.,])\d{1,3}(?:[ ,.\u202f]\d{3})*(?![\d])|(?<![\d.,])\d{2,7}(?!\d)")
 
 
 def check(sheet: Sheet) -> list[Finding]:
-    return [finding for file, text in sheet.prose.items() if len(text.lines) <= MOST_LINES
-            and text.has("layer", "couche", "schicht", "strati", "capas", "camadas", "层", "層")
-            for finding in _sentences(file, text.lines)]  # fmt: skip
+    found = []
+    for file, text in sheet.prose.items():
+        if len(text.lines) <= MOST_LINES:
+            found += [*_sentences(file, text.lines), *_rows(file, text.lines)]
+    for one in found:
+        name, was, right = one.column or "", *(re.sub(r"\D", "", text or "") for text in (one.printed, one.proposed))
+        for row in sheet.files.get(one.file, ()) if name in ("layers", "hidden", "heads") else ():
+            if str(getattr(row.record, name)) == was and not row.states(name):
+                row.record = row.record.changed({name: int(right)})
+                if name != "heads":
+                    setattr(row, name, int(right))
+    return found
 
 
 def _sentences(file: str, lines: tuple[str, ...]) -> Iterator[Finding]:
-    above: frozenset[str] = frozenset()
-    for number, line in enumerate(lines, 1):
-        names = named_in(line)
-        if line.startswith("#"):
-            above = names
-        if line.startswith("|") or len(line) > 1500 or len(names or above) != 1:
+    """Of each paragraph, the part behind each name, or all of it where it names one model or the heading above it does."""
+    above = next((places_of(line) for line in lines[:3] if places_of(line)), [])
+    for start, block in blocks(lines):
+        text = " ".join(block)
+        if len(text) > 3000:
             continue
-        sentence = next((one for one in _SENTENCES.split(in_english(line)) if _LAYERS.search(one)), "")
-        said = read_sentence(sentence)
-        layers, hidden = said.get("layers"), said.get("hidden")
-        right = SHAPES[next(iter(names or above))]
-        if not isinstance(layers, int) or hidden != right[1] or layers == right[0] or _CHANGED.search(sentence):
-            continue
-        if digits.slip(str(layers), (right[0] - 0.1, right[0] + 0.1)) is None:
-            continue
-        message = f"{layers} layers -> {right[0]}: {next(iter(names or above))} was published with {right[0]} of {right[1]}"
-        yield Finding(file=file, line=number, code="label-vs-params", level="warning", message=message, column="layers",
-                      printed=str(layers), proposed=str(right[0]))  # fmt: skip
+        places = places_of(text)
+        if len(block) == 1 and places and not any(name in read_sentence(text) for name in ("layers", "hidden")):
+            above = places
+        names = {name for name, _, _ in places or above}
+        if len(names) == 1:
+            parts = [(next(iter(names)), text)]
+        else:
+            ends = [start for _, start, _ in places[1:]] + [len(text)]
+            parts = [(name, text[begin:end]) for (name, _, begin), end in zip(places, ends)]
+        for name, part in parts:
+            said = {side: value for side, value in read_sentence(part).items() if isinstance(value, int) and value is not True}
+            for side, pattern in _MORE.items():
+                counts = {next(filter(None, match.groups())) for match in pattern.finditer(part)}
+                said |= {side: int(counts.pop())} if len(counts) == 1 and side not in said else {}
+            odd = _odd(name, said, named=bool(places))
+            if odd is None:
+                continue
+            for number, line in enumerate(block, start):
+                numbers = [one[0] for one in _DIGITS.finditer(lines[number - 1])]
+                shown = [one for one in numbers if re.sub(r"\D", "", one) == str(said[odd[0]])]
+                if shown and (odd[0] == "vocab" or not _CHANGED.search(line)):
+                    yield _finding(file, number, name, said, odd, odd[0], shown[0])
+                if shown:
+                    break
+
+
+def _rows(file: str, lines: tuple[str, ...]) -> Iterator[Finding]:
+    for models in in_tables(lines):
+        for model in models:
+            names = {name for name, _, _ in places_of(model.name)}
+            said = {side: value for side, (value, _, _) in model.sides.items()}
+            odd = _odd(next(iter(names)), said) if len(names) == 1 else None
+            if odd is not None and not _CHANGED.search(model.name):
+                _, number, title = model.sides[odd[0]]
+                printed = said[odd[0]] if odd[0] not in COUNTS else said[odd[0]] / 1000
+                yield _finding(file, number, next(iter(names)), said, odd, title, f"{printed:g}")
+
+
+def _odd(name: str, said: Mapping[str, int], *, named: bool = True) -> tuple[str, int, int] | None:
+    """The one side that is not the model's, what it was published with, and how many others are its own; `named`: whether by
+    the same words, or by what stands above them."""
+    right = {side: value for side, value in SIDES_OF[name].items() if side in said}
+    words = right.get("vocab", 0)
+    if words and said["vocab"] != words and _typed(said["vocab"], words) != "two digits exchanged":
+        del right["vocab"]  # words are added to a vocabulary, and another tokenizer is taken
+    if said.get("heads") == SIDES_OF[name].get("kv_heads"):
+        right.pop("heads", None)  # those of the keys
+    odd = [side for side, value in right.items() if abs(said[side] / value - 1) > (COUNTED if side in COUNTS else 0)]
+    if len(odd) != 1:
+        return None
+    side, agreeing = odd[0], len(right) - 1
+    typed = _typed(said[side], right[side]) or said[side] in (right[side] * 2, right[side] / 2)
+    if agreeing < (0 if side == "vocab" else 1 if typed and named else 2 if typed or named else WIDELY):
+        return None
+    if side in ("heads", "kv_heads", "ffn") and not {"layers", "hidden"} <= right.keys():
+        return None
+    return side, right[side], agreeing
+
+
+def _typed(printed: int, right: int) -> str:
+    slip = digits.slip(str(printed), (right * (1 - 1e-9), right * (1 + 1e-9)))
+    return slip.how if slip is not None else ""
+
+
+def _finding(file: str, number: int, name: str, said: Mapping[str, int], odd: tuple[str, int, int], column: str,
+             printed: str) -> Finding:  # fmt: skip
+    side, right, agreeing = odd
+    how = _typed(said[side], right)
+    level: Level = "error" if agreeing >= 2 else "warning"
+    separator = next((mark for mark in printed if not mark.isdigit()), "")
+    proposed = f"{right / 1000:g}" if side in COUNTS else f"{right:,}".replace(",", separator)
+    message = f"{side} {printed} -> {proposed}{f' ({how})' if how else ''}: {name} was published with {proposed}"
+    return Finding(file=file, line=number, code="label-vs-params", level=level, message=message, column=column, printed=printed,
+                   proposed=proposed)  # fmt: skip

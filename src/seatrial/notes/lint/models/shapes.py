@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.findings import Finding
+from seatrial.notes.lint.models.known import shape_of
 from seatrial.notes.lint.models.labels import is_mixture, label_parameters
-from seatrial.notes.lint.models.published import shape_of
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.lint.text.claimed import bounds, far, slipped
 from seatrial.notes.lint.text.prose import read_sentence
@@ -34,6 +34,8 @@ _NAMES = {"dim": "hidden", "emb dim": "hidden", "base emb dim": "hidden", "embed
           "depth": "layers",
           "base num query heads": "heads", "query heads": "heads", "q heads": "heads", "base num kv heads": "kv_heads",
           "kv": "kv_heads", "mlp": "ffn", "mlp dim": "ffn", "base mlp dim": "ffn", "intermediate": "ffn"}  # fmt: skip
+_OF_EXPERTS = re.compile(r"(?P<total>total(?: b)?)|(?P<active>activ\w*(?: param\w*)?(?: b)?)|(?P<experts>(?:routed )?experts)|"
+                         r"(?P<top_k>top k|experts per token|active experts)")  # fmt: skip
 _PAIR = re.compile(r"heads (?:per |and |q )?kv")
 _SIZE = re.compile(r"(?<![\w.,])(\d+(?:[.,]\d+)?)[ -]?([bBmM])(?![\w])")
 _OF_A_STAGE = re.compile(r"stage|\bPP\b|pipeline|Stufe|étage|etapa|段", re.IGNORECASE)
@@ -61,12 +63,18 @@ def check(sheet: Sheet) -> list[Finding]:
     found: list[Finding] = []
     for file, text in sheet.prose.items():
         if len(text.lines) <= MOST_LINES and text.has("layer", "dim", "hidden", "couche", "schicht", "strati", "层", "層"):
-            models = [models for models in _tables(text.lines) if models]
+            models = in_tables(text.lines)
             for each in models:
                 found += _sized(file, each)
             told = {(finding.line, finding.column) for finding in found}
             found += [one for one in _twice(file, text.lines, models) if (one.line, one.column) not in told]
     return found
+
+
+@functools.lru_cache(maxsize=4)
+def in_tables(lines: tuple[str, ...]) -> list[list[_Model]]:
+    """The models of each table that describes some."""
+    return [models for models in _tables(lines) if models]
 
 
 def _tables(lines: tuple[str, ...]) -> Iterator[list[_Model]]:
@@ -99,9 +107,11 @@ def _side(title: str) -> str:
         return ""
     words = normal(in_english(title, surely=True))
     if re.search(r"\bparam", words):
-        return "params" if not re.search(r"activ|train|without|non|embed|%", words) else ""
+        return "params" if not re.search(r"activ|train|without|non|embed|%", words) else "active" if "activ" in words else ""
     if _PAIR.search(words):
         return "heads/kv"
+    if said := _OF_EXPERTS.fullmatch(words):
+        return next(name for name, word in said.groupdict().items() if word)
     field_ = read_heading(title).field or _NAMES.get(words, "")
     return field_ if field_ in (*SIDES, "size_label") else _NAMES.get(words, "")
 
@@ -132,6 +142,10 @@ def _model(cells: list[tuple[int, str, str, str]], name: str) -> _Model:
             model.sides |= {"heads": (int(pair[1]), number, title), "kv_heads": (int(pair[2]), number, title)}
         elif side in SIDES and (whole := re.fullmatch(r"(\d{1,3}(?:,\d{3})+|\d{1,7})", cell)):
             model.sides[side] = int(whole[1].replace(",", "")), number, title
+        elif side in ("experts", "top_k") and cell.isdecimal():
+            model.sides[side] = int(cell), number, title
+        elif side in ("total", "active") and (count := re.fullmatch(r"(\d{1,4}(?:\.\d{1,2})?) ?B?", cell)):
+            model.sides[side] = round(1000 * float(count[1])), number, title
         elif side == "size_label":
             model.name = cell
     named = _SIZE.search(model.name)

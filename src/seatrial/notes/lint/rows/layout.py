@@ -20,7 +20,7 @@ from itertools import pairwise
 
 from seatrial.errors import BadInput
 from seatrial.notes.lint.columns import counts, relations
-from seatrial.notes.lint.digits import powers_that_lost_one, slip
+from seatrial.notes.lint.digits import powers_that_lost_one, slip, slips
 from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.models.labels import experts_in
 from seatrial.notes.lint.models.model_size import fits_label, sizes
@@ -228,6 +228,23 @@ def _same_devices(rows: list[Row]) -> int | None:
     return usual if isinstance(usual, int) and usual > 1 and often >= max(FEWEST, 0.9 * len(layouts) - 1) else None
 
 
+def fill_micro_batch(sheet: Sheet) -> None:
+    """A `batch` beside steps of accumulation that is of all devices, where most rows prove it by their times and rates."""
+    for mates in sheet.tables.values():
+        rows = [row for row in mates if row.tabular and row.record.mbs and "gbs" in row.record.inferred]
+        if len(rows) < max(FEWEST, len(mates)) or normal(rows[0].columns.get("mbs", "")) not in ("batch", "batch size", "bs"):
+            continue
+        told = [after for row in rows[:500] if (after := _follows(row, row.record.mbs or 1)) is not None]
+        if len(told) < FEWEST or sum(told) < ALIKE * len(told):
+            continue
+        each, _ = mode(Fraction(row.record.mbs or 0, (row.beside("ga") or 1) * _replicas(row)) for row in rows)
+        if isinstance(each, Fraction) and each.denominator == 1 and each:
+            for row in rows:
+                inferred = tuple(sorted({*row.record.inferred, "mbs"} - {"gbs"}))
+                row.record = replace(row.record, gbs=row.record.mbs, mbs=int(each), inferred=inferred)
+                vars(row).pop("columns", None)
+
+
 def fill_batch(sheet: Sheet) -> None:
     """A batch that is each device's, where most rows prove it by their times and rates: all of them together are the batch."""
     for mates in sheet.tables.values():
@@ -374,8 +391,31 @@ class Change:
     """Whether the TFLOPs fit afterwards; None where they cannot say."""
 
 
+def _count_by_text(mates: list[Row]) -> None:
+    """The devices of the one row whose layout is of another number than all others', where only the text counts them, as many
+    as the others have."""
+    products = Counter(row.product for row in mates[:MOST_TRIED])
+    (usual, often), *rest = products.most_common()
+    text = mates[0].sheet.prose.get(mates[0].record.source_file)
+    if usual is None or often < MOST_ALIKE or [many for _, many in rest] != [1] or any(row.counted for row in mates):
+        return
+    (odd,) = (row for row in mates if row.product != usual)
+    layouts = {(row.record.dp, row.record.tp, row.record.pp) for row in mates if row is not odd}
+    own = any(re.search(rf"\bnodes?\b|(?<!\d){odd.product}(?!\d)", cell) for cell in odd.worded.values())
+    said = re.compile(rf"(?<![\d.,x×-]){usual} ?(?:[x×] )?(?:[\w-]+ )?(?:[GHNX]PU|card|chip|GCD|device|rank|[AHBV]\d00)")
+    if odd.product and len(layouts) > 2 and not own and text is not None and any(said.search(line) for line in text.lines):
+        batches = {row.record.gbs for row in mates if row is not odd}
+        batch = {"gbs": batches.pop()} if len(batches) == 1 and "gbs" in odd.record.inferred else {}  # worked out by the layout
+        odd.record = odd.record.changed({"gpus": usual, "inferred": tuple(sorted({*odd.record.inferred, "gpus"})), **batch})
+
+
+MOST_ALIKE = 4
+
+
 def check_processes(sheet: Sheet) -> list[Finding]:
     found = []
+    for mates in sheet.tables.values():
+        _count_by_text(mates)
     for row in sheet.rows:
         if row.product and row.counted and row.product != row.counted and _counts_alike(row) and not _part_of_a_node(row):
             found.append(_explain(row, row.product, row.counted))
@@ -402,6 +442,10 @@ def _no_multiple(row: Row, gpus: int, replica: int) -> Finding:
             alike.update(others if len(others) == 1 and gpus % math.prod(value or 1 for value in its.values()) == 0 else ())
     multiples = range(replica, 2 * gpus, replica) if gpus <= MOST_TRIED * replica else ()
     near = [value for value in multiples if 2 * value > gpus and slip(str(gpus), (value, value))]
+    column = {mate.record.gpus for mate in row.around if mate is not row}
+    # Of several slips the one whose number people have: that of another row, or a power of two.
+    usual = [[value for value in near if value in column], [value for value in near if value & (value - 1) == 0]]
+    near = next((few for few in (near, *usual) if len(few) == 1), near)
     ways = list(alike) if alike else [("gpus", value) for value in near] if row.cell("gpus").isdecimal() else []
     if len(ways) != 1:
         return row.find("world-size", "error", message, name="gpus")
@@ -509,7 +553,7 @@ def _changes(row: Row, product: int, counted: int, nodes: str) -> list[Change]:
     shared = 1 if nodes == "gpus" else row.procs or 1
     if product % shared == 0 and (nodes == "nodes" or row.shows("gpus")):
         options.append((nodes, product // shared))
-    mates = [mate for mate in row.around if mate is not row and mate.product == mate.counted]
+    mates = [mate for mate in row.around if mate is not row and mate.product == (mate.counted or mate.product)]
     if len(mates) < 2:
         mates = [mate for mate in row.elsewhere if mate is not row and mate.product == mate.counted]
     return [change for name, value in options if (change := _scored(row, name, value, product, counted, mates)) is not None]
@@ -868,11 +912,14 @@ def hidden(row: Row) -> list[Finding]:
 
 def _uneven_heads(row: Row, name: str, size: int, count: int, message: str) -> Finding:
     # Heads are nearly always 128 or 64 wide: a size that is no such multiple, beside one that is and gives the label.
-    meant = [count * width for width in (128, 64) if row.record.size_label and fits_label(row, hidden=count * width)]
+    wide = [count * width for width in (128, 64)]
+    meant = [one for one in wide if row.record.size_label and fits_label(row, hidden=one)]
     if len(meant) == 1 and (sizes(row) is None or not fits_label(row)):
         message = f"hidden {size} -> {meant[0]}: {message}, and {count} x {meant[0] // count} is a {row.record.size_label}"
         return row.find("heads-divisible", "error", message, name="hidden", proposed=str(meant[0]))
-    return row.find("heads-divisible", "error", message, name=name)
+    typed = [int(one.value) for one in slips(str(size), (min(wide), max(wide))) if one.value in wide]
+    right = str(typed[0]) if len(typed) == 1 and name == "hidden" else None
+    return row.find("heads-divisible", "error", message + (f": {right} is meant" if right else ""), name=name, proposed=right)
 
 
 def experts(row: Row) -> list[Finding]:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from seatrial.notes.lint.columns import relations
 from seatrial.notes.lint.columns.broken import broken_and_kept
-from seatrial.notes.lint.digits import places, slip, slips
+from seatrial.notes.lint.digits import slip, slips
 from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.models.devices import device_named
 from seatrial.notes.lint.models.formulas import Reading
@@ -300,6 +300,7 @@ def _capacity(row: Row) -> list[Finding]:
         message = f"{shown} is more than the device has ({whole[1]})"
         row.reasons.setdefault("mem_value", "memory-over-capacity")
         proposed = shares.meant(row) or _as_others_need(row, memory) or _as_much(row, memory)
+        message += f": {proposed} is meant" if proposed else ""
         return [row.find("memory-over-capacity", "error", message, name="mem_value", proposed=proposed)]
     if usable is not None and memory > usable[0] * 1.005 and usable[0] > 1:
         return [
@@ -334,18 +335,27 @@ def _as_others_need(row: Row, memory: float) -> str | None:
 
 
 def _as_much(row: Row, memory: float) -> str | None:
-    """The one number without a digit too many that is about what rows of the same splits and recomputation need."""
+    """The number without a digit too many that is nearest to what rows of the same splits and recomputation need, or any."""
     figure, record = row.printed("mem_value"), row.record
-    sizes = [mate.record.mem_gib or 0.0 for mate in row.around if mate is not row and mate.record.mem_gib
-             and all(getattr(mate.record, name) == getattr(record, name) for name in ("tp", "pp", "recompute", "size_label"))]
-    if figure is None or not sizes or max(sizes) > _ABOUT * min(sizes) or places(row.cell("mem_value")):
+    others = [mate for mate in row.around if mate is not row and 0 < (mate.record.mem_gib or 0.0) < memory]
+    alike = [mate for mate in others
+             if all(getattr(mate.record, name) == getattr(record, name) for name in ("tp", "pp", "recompute", "size_label"))]
+    sizes = [math.log(mate.record.mem_gib or 1.0) for mate in alike or others]
+    less = [math.log(mate.record.mem_gib or 1.0) for mate in alike if mate.world == row.world and mate.record.seq == record.seq
+            and (mate.record.mbs or 0) < (record.mbs or 0)]  # fmt: skip
+    if figure is None or not sizes:
         return None
-    ends = (end * figure.value / memory for end in (min(sizes) / _ABOUT, max(sizes) * _ABOUT))
-    typed = {slip.text for slip in slips(figure.like(figure.value), figure.span(*ends)) if slip.how == "a digit too many"}
-    return typed.pop() if len(typed) == 1 else None
+    low, high = min(sizes), max(sizes)
+    near = []
+    for one in slips(figure.like(figure.value), figure.span(figure.value / 10, figure.value)):
+        size = math.log(figure.meant(one.value) * memory / figure.value)
+        off = max(2 * (low - size), size - high, 0.0)  # what is new in a table needs more, not less
+        near += [(off, one.text)] if one.how == "a digit too many" and size > max(less, default=-math.inf) else []
+    (off, text), *rest = sorted(set(near)) or [(math.inf, "")]
+    return text if off < _ABOUT and (not rest or rest[0][0] > off + _ABOUT / 2) else None
 
 
-_ABOUT = 1.3
+_ABOUT = 0.4
 _MOST = 0.75
 """Of the rows of a table: where so many are above the peak the column is none of one device, whatever its heading says."""
 _NODE = 8

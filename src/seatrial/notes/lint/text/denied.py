@@ -4,6 +4,7 @@ from __future__ import annotations
 import math
 import re
 import statistics
+from collections.abc import Iterator
 
 from seatrial.columns import COLUMNS
 from seatrial.notes.lint.columns.relations import ENOUGH_ROWS, RELATIONS, SMALL, UNSAID, key_of, term
@@ -12,6 +13,7 @@ from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.lint.usual import mode, round_number
 from seatrial.notes.read.outline import HEADING
+from seatrial.notes.read.rows import chips_of
 from seatrial.tables.tongues import in_english
 
 _FROM_TEXT = ("gbs", "seq", "mbs", "tp")
@@ -183,3 +185,50 @@ def column_otherwise(sheet: Sheet) -> list[Finding]:
                 file=rows[0].record.source_file, line=said[1], code="header-vs-row", level="warning", message=message,
                 column=rows[0].column(name), printed=str(said[0]), proposed=str(value)))  # fmt: skip
     return list(found.values())
+
+
+_OF_A_NODE = re.compile(r"(?<![\w.,-])(\d{1,2}) ?(?:[x×] ?)?(?:(?:[GHN]PU|GCD|card|device|chip|rank)s? |\w*\d\w* ){0,2}"
+                        r"(?:per|a|in a|in each|on each|je) (?:node|host)\b|"
+                        r"\bnodes? (?:of|with|has|have) (\d{1,2})\b(?! ?(?:cores?|NICs?|TB|GB|links?|sockets?))",
+                        re.IGNORECASE)  # fmt: skip
+_SLICE = re.compile(r"\b(v\d[a-z]{0,2}-(\d{1,4}))\b[^\d.;|]{0,12}?(\d{1,4}) chips\b", re.IGNORECASE)
+
+
+def nodes_otherwise(sheet: Sheet) -> list[Finding]:
+    """Devices of a node, or of a slice that its name tells, as the text counts them and no row does."""
+    found: list[Finding] = []
+    for file, text in sheet.prose.items():
+        lines = text.lines if len(text.lines) <= MOST_LINES else ()
+        counts = {row.record.gpus for row in sheet.files.get(file, ())}
+        for number, line in enumerate(lines, 1):
+            match = _SLICE.search(line)
+            many = chips_of(match[1]) if match else None
+            if match and many and many != int(match[3]) and int(match[3]) not in counts:
+                message = f"{match[3]} chips -> {many}: so many has {match[1]}"
+                found.append(Finding(file=file, line=number, code="header-vs-row", level="error", message=message,
+                                     column="chips", printed=match[3], proposed=str(many)))  # fmt: skip
+        rows = [row for row in sheet.files.get(file, ()) if row.shows("gpus") and row.shows("nodes") and row.record.nodes]
+        first = min((row.record.source_line or 0 for row in rows), default=0)
+        above = max((row.record.source_line or 0 for row in sheet.files.get(file, ()) if (row.record.source_line or 0) < first),
+                    default=0)  # fmt: skip
+        found += _of_a_node(file, lines[:first], above, rows) if len(rows) >= ENOUGH_ROWS else ()
+    return found
+
+
+MOST_LINES = 4000
+
+
+def _of_a_node(file: str, lines: tuple[str, ...], above: int, rows: list[Row]) -> Iterator[Finding]:
+    each = {divmod(row.record.gpus or 0, row.record.nodes or 1) for row in rows}
+    said = [(int(match[1] or match[2]), number) for number, line in enumerate(lines, 1) if not line.startswith("|")
+            and len(line) < 1500 for match in _OF_A_NODE.finditer(in_english(line))]  # fmt: skip
+    if len(each) != 1 or len({count for count, _ in said}) != 1 or said[0][1] <= above:
+        return
+    (many, rest), (count, number) = each.pop(), said[0]
+    if rest or many == count or many not in (2 * count, count / 2, 4 * count, count / 4):
+        return
+    if re.search(rf"(?<![\d.]){many}(?![\d.])", lines[number - 1]):
+        return  # it says both: four cards that are eight devices
+    message = f"{count} devices of a node, and all {len(rows)} rows have {many}"
+    yield Finding(file=file, line=number, code="header-vs-row", level="warning", message=message, column="GPUs per node",
+                  printed=str(count), proposed=str(many))  # fmt: skip

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from seatrial.notes.lint.digits import slip, slips
 from seatrial.notes.lint.findings import Finding
+from seatrial.notes.lint.models.known import SIDES_OF, named_in
 from seatrial.notes.lint.models.labels import is_mixture, label_parameters
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.lint.text.prose import read_sentence
@@ -202,8 +203,11 @@ _TELLS = 60
 def _counted(file: str, lines: tuple[str, ...]) -> list[Finding]:
     """Parameters that a sentence, a list or a table of two columns gives beside a shape they cannot have."""
     found: list[Finding] = []
-    for start, block in _blocks(lines):
+    every = list(blocks(lines))
+    for start, block in every:
         whole = "\n".join(block)
+        if not _PARAMS.search(whole) and not _OF_A_PART.search(whole):
+            found += _elsewhere(file, start, block, every)
         if not _SIZE.search(whole) or _OF_A_PART.search(whole):
             continue
         several = len({said["layers"] for line in block if (said := read_sentence(line)).get("layers")}) > 1
@@ -221,7 +225,36 @@ def _counted(file: str, lines: tuple[str, ...]) -> list[Finding]:
     return found
 
 
-def _blocks(lines: tuple[str, ...]) -> Iterator[tuple[int, list[str]]]:
+def _elsewhere(file: str, start: int, block: list[str], every: list[tuple[int, list[str]]]) -> Iterator[Finding]:
+    """Layers of a shape that leaves nothing to be guessed, where the one count of parameters in the text needs others."""
+    shape = _shape_of([" ".join(block)])
+    if shape is None or not shape.whole or any(_CHANGED.search(line) for line in block):
+        return
+    texts = [" ".join(other) for _, other in every]
+    if sum("layers" in read_sentence(text) for text in texts) != 1:
+        return
+    counts = {label_parameters(f"{match[1].replace(',', '.')}B") for text in texts for match in _SIZE.finditer(text)
+              if _SCALES[match[2].lower().rstrip("s.")] == 1e9 and len(re.sub(r"\D", "", match[1])) >= 3
+              and _PARAMS.search(text[max(0, match.start() - 24) : match.end() + 16])}  # fmt: skip
+    size = counts.pop() if len(counts) == 1 else None
+    if size is None or any(abs(size[0] - way) <= size[1] + _COUNTED * way for way in shape.ways(plain=True)):
+        return
+    alone, *ways = shape.ways()
+    each = alone / shape.layers
+    fitting = {layers for layers in range(2, 3 * shape.layers, 2) for way in ways
+               if abs(way + (layers - shape.layers) * each - size[0]) <= size[1] + _COUNTED / 3 * size[0]}  # fmt: skip
+    at = next((number for number, line in enumerate(block, start) if read_sentence(line).get("layers") == shape.layers), None)
+    if len(fitting) == 1 and at is not None:
+        right = fitting.pop()
+        message = f"layers {shape.layers} -> {right}: by them it has the {size[0] / 1e9:.4g}B parameters that the text counts"
+        yield Finding(file=file, line=at, code="label-vs-params", level="error", message=message, column="layers",
+                      printed=str(shape.layers), proposed=str(right))  # fmt: skip
+
+
+_CHANGED = re.compile(r"prun|distill|draft|first|last|stage|variant|teacher|student|grown|stack", re.IGNORECASE)
+
+
+def blocks(lines: tuple[str, ...]) -> Iterator[tuple[int, list[str]]]:
     """Lines that belong together, in English and without their markup; rows of more than two cells are none."""
     block: list[str] = []
     for number, line in enumerate((*lines, ""), 1):
@@ -293,6 +326,8 @@ def _too_many(
             continue
         if any(abs(value - way) <= half + _COUNTED * way for way in shape.ways(plain=True)):
             continue
+        if any(_is_published(name, shape, value, half) for name in named_in(around)):
+            continue
         meant, why = _meant(digits, low / scale, high / scale, [way / scale for way in shape.ways()])
         if not said and not (why and "." in digits):
             continue  # the name of what it was made from
@@ -310,6 +345,13 @@ def _too_many(
         message = f"{match[0]} parameters, but {shape.layers} layers of {shape.hidden} are {span}{why}"
         yield Finding(file=file, line=number, code="label-vs-params", level="error", message=message, printed=match[0],
                       proposed=proposed)  # fmt: skip
+
+
+def _is_published(name: str, shape: _Shape, value: float, half: float) -> bool:
+    """Whether a model has the layers and the width that it was published with, and the parameters of its name."""
+    size = label_parameters(name.rpartition(" ")[2])
+    sides = SIDES_OF[name].get("layers"), SIDES_OF[name].get("hidden")
+    return size is not None and sides == (shape.layers, shape.hidden) and abs(value - size[0]) <= size[1] + half
 
 
 def _side(shape: _Shape, value: float, half: float, places: list[tuple[int, str]]) -> tuple[int, str, str, str, str] | None:

@@ -53,6 +53,7 @@ PATTERNS: dict[str, tuple[str, ...]] = {
         rf"\bheads?\b ?[/,(]+ ?{_N} (?:kv|key[ -/]values?)\b",
         rf"\b(?:(?:num_|n_)?(?:key_value|kv)[ _-]heads?|(?:num_)?query[ _-]groups?|gqa){_IS}{_N}",
         rf"\bn?_?kv\s?=\s?{_N}",
+        rf"{_N} (?:of them )?for (?:the )?(?:kv|keys?(?:(?: and |/)values?)?)\b",
     ),
     "heads": (
         rf"(?<!kv )(?<!kv-)(?<!kv_)(?<!value )\b(?:num_|n_?)?(?:attention_)?heads?(?! of\b){_IS}{_N}",
@@ -130,7 +131,7 @@ _CUES: dict[str, _Cues] = {
     "layers": (("layer",), (" layer", "-layer"), ("=",)),
     "hidden": (("hidden",), ("model", "dim", "emb"), (" hidden", "-hidden"), ("hidden", "model", "dim", "emb", "=", "layer"),
                ("=",)),
-    "kv_heads": (("kv", "key", "query"), ("group",), ("kv", "key"), ("kv", "key", "query", "gqa"), ("kv",)),
+    "kv_heads": (("kv", "key", "query"), ("group",), ("kv", "key"), ("kv", "key", "query", "gqa"), ("kv",), ("kv", "key")),
     "heads": (("head",), (" head", "-head"), ("=",)),
     "ffn": (("ffn", "d_ff", "dff", "feed", "intermediate", "mlp", "glu"),),
     "seq": (("seq", "context", "target", "block"), ("context", "sequence"), ("token",), _OF_SEQ, ("=",), ("=",)),
@@ -425,6 +426,8 @@ def read_sentence(text: str) -> dict[str, object]:
     found: dict[str, object] = {**_values_of(text, _COMPILED), **({"except": apart} if apart else {})}
     if "node" in letters and "gpus" not in found and (devices := _in_all(text)):
         found["gpus"] = devices
+    if found.get("procs_per_node") == found.get("gpus", 0) and "nodes," in letters:
+        del found["procs_per_node"]  # `4 nodes, 32 GPUs`: those of all
     labels = {f"{m[1]}{m[2]}".upper() for m in _LABEL.finditer(text)} if found else set()
     if labels:
         found["labels"] = labels
