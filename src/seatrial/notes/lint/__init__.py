@@ -23,7 +23,7 @@ from seatrial.notes.lint.models import experts, formulas, model_size, peaks, pub
 from seatrial.notes.lint.phases import dated, epochs, lasted, spans, spent, steps, totals
 from seatrial.notes.lint.rows import duplicates, grown, layout, meshes, plausible, shifted, speeds, status, trends
 from seatrial.notes.lint.sheet import Sheet
-from seatrial.notes.lint.text import claimed, compared, denied, denied_shape, described, of_nodes, shares_and_gains, told
+from seatrial.notes.lint.text import claimed, compared, denied, denied_shape, described, of_nodes, told
 from seatrial.notes.lint.text.prose import Prose
 from seatrial.notes.read import LARGEST_MIB, import_file
 from seatrial.notes.read.files import SilentLog
@@ -38,7 +38,7 @@ RULES: tuple[Rule, ...] = (
     formulas.establish, relations.learn, layout.check_processes, meshes.check, shifted.check, repairs.check, throughput.check,
     duplicates.check, layout.check_divisible, derived.check, model_size.check, plausible.check, speeds.check, status.check,
     together.check, changes.check, steps.check, totals.check, levels.check, sums.check, matrices.check, spans.check,
-    experts.check, spent.check, shares_and_gains.check, compared.check,
+    experts.check, spent.check, compared.check,
 )  # fmt: skip
 """In the order that they run, the certain first: each uses what those before it proposed."""
 OF_COLUMNS: tuple[Rule, ...] = (relations.learn, repairs.check, together.check, changes.check, steps.check,
