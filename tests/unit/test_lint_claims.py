@@ -47,8 +47,7 @@ PRECISIONS = """# Two cards
     (PRECISIONS, "fp8 brings 35 % on the X2.", "fp8 brings 53 % on the X2.", "35"),
     (PRECISIONS, "In bf16 the X2 is 2.12x as fast as the X1.", "In bf16 the X2 is 2.75x as fast as the X1.", "2.12"),
 ])  # fmt: skip
-def test_a_ratio_of_the_rows_that_a_sentence_names(tmp_path: Path, note: str, right: str, wrong: str,
-                                                   proposed: str) -> None:  # fmt: skip
+def test_a_ratio_of_rows_that_are_named(tmp_path: Path, note: str, right: str, wrong: str, proposed: str) -> None:
     assert _found(tmp_path, f"{note}{right}\n") == []
     (found,) = _found(tmp_path, f"{note}{wrong}\n")
     assert (found.line, found.proposed) == (note.count("\n") + 1, proposed)
@@ -94,3 +93,50 @@ def test_the_best_of_a_column_of_gains(tmp_path: Path) -> None:
     assert _found(tmp_path, f"{note}The best gain is +24 %, for the 7B on H100.\n") == []
     (found,) = _found(tmp_path, f"{note}The best gain is +16 %, for the 7B on H100.\n")
     assert (found.line, found.proposed) == (8, "24")
+
+
+DAYS = """| phase | {} | {} | hours | steps |
+| --- | --- | --- | ---: | ---: |
+| 1 | 02 Mar 08:00 | 04 Mar 20:10 | 59.5 | 20000 |
+| 2 | 05 Mar 01:30 | 09 Mar 13:00 | 106.8 | 36000 |
+| 3 | 09 Mar 18:00 | {} | 83.0 | 28000 |
+| 4 | 17 Mar 09:15 | 19 Mar 10:00 | 48.1 | 16000 |
+| total | | | 297.4 | 100000 |
+"""
+
+
+def test_the_day_that_a_phase_of_so_many_hours_ended_on(tmp_path: Path) -> None:
+    assert _found(tmp_path, DAYS.format("start", "stop", "13 Mar 05:40")) == []
+    (found,) = _found(tmp_path, DAYS.format("start", "stop", "03 Mar 05:40"))
+    assert (found.line, found.level, found.code, found.proposed) == (5, "error", "date-order", "13 Mar 05:40")
+
+
+def test_a_day_out_of_line(tmp_path: Path) -> None:
+    note = "| day | GPUs | s/it | loss |\n|---|---|---|---|\n" + "".join(
+        f"| 2024-11-{day:02d} | 64 | 4.0{day:02d} | {3 - day / 50:.3f} |\n" for day in range(4, 12))  # fmt: skip
+    assert _found(tmp_path, note) == []
+    for wrong in ("2024-11-18", "2024-01-08", "2023-11-08"):
+        (found,) = _found(tmp_path, note.replace("2024-11-08", wrong))
+        assert (found.line, found.printed, found.proposed) == (7, wrong, "2024-11-08")
+
+
+def test_two_series_of_days_are_no_slip(tmp_path: Path) -> None:
+    days = ["03-02", "03-05", "03-09", "03-01", "03-04", "03-11"]
+    rows = "".join(f"| {day} | {at} | {500 + 3 * at} |\n" for at, day in enumerate(days))
+    assert _found(tmp_path, f"| date | job | steps |\n|---|---|---|\n{rows}") == []
+
+
+FITS = """| # | TP | PP | s/step | max | outcome |
+| --- | --- | --- | ---: | ---: | --- |
+| 1 | 8 | 1 | {} |
+| 2 | 8 | 2 | 31.3 | 61.5 | runs |
+| 3 | 4 | 2 | | > 80 | OOM |
+| 4 | 4 | 4 | | > 80 | OOM |
+| 5 | 8 | 4 | 31.9 | 49.1 | runs |
+"""
+
+
+def test_memory_beyond_the_device_is_what_fails(tmp_path: Path) -> None:
+    assert _found(tmp_path, FITS.format("| > 80 | OOM")) == []
+    (found,) = _found(tmp_path, FITS.format("| > 80 | runs"))
+    assert (found.line, found.code, found.proposed) == (3, "outcome-vs-figures", "OOM")
