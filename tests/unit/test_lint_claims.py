@@ -54,7 +54,8 @@ def test_a_ratio_of_rows_that_are_named(tmp_path: Path, note: str, right: str, w
 
 
 @pytest.mark.parametrize("line", [
-    "fp8 brings 30 to 40 % on both cards.", "The paper has 80 % for fp8 on the X2.", "We hope for 60 % more with fp8 on the X2.",
+    "fp8 brings 30 to 40 % on both cards.", "The paper has 80 % for fp8 on the X2.",
+    "We hope for 60 % more with fp8 on the X2.",
     "The X2 costs 70 % more than the X1.", "fp8 needs less than 80 % of the power of bf16 on the X2.",
     "All runs were 12 % faster last week.",
 ])  # fmt: skip
@@ -140,3 +141,11 @@ def test_memory_beyond_the_device_is_what_fails(tmp_path: Path) -> None:
     assert _found(tmp_path, FITS.format("| > 80 | OOM")) == []
     (found,) = _found(tmp_path, FITS.format("| > 80 | runs"))
     assert (found.line, found.code, found.proposed) == (3, "outcome-vs-figures", "OOM")
+
+
+def test_gains_over_the_first_of_four_rows(tmp_path: Path) -> None:
+    note = ("| setting | samples/s | over baseline |\n|---|---|---|\n| baseline | 41.2 | |\n| pinned | 44.1 | +7 % |\n"
+            "| + fused | 48.2 | {} |\n| + tuned | 51.9 | +26 % |\n")  # fmt: skip
+    assert _found(tmp_path, note.format("+17 %")) == []
+    (found,) = _found(tmp_path, note.format("+71 %"))
+    assert (found.line, found.proposed) == (5, "+17 %")
