@@ -45,7 +45,7 @@ from seatrial.notes.lint.text.claims import (
 from seatrial.tables.headings import NUMBER, clean, decimal, normal
 from seatrial.tables.tongues import in_english, plain_letters
 
-MOST_LINES, LONGEST = 4000, 1200
+MOST_LINES, LONGEST, MOST_CLAIMS = 4000, 1200, 8
 GROSS = 0.05
 """By how much a ratio has to be off, as a logarithm, to be another one and no mean of other steps."""
 _WORDS = {"money": r"cost|price|pay|cheap|dollar|euro|\busd\b|\beur\b|[$€£]|bill|money|\bspend|saved|savings|dear|barat|billig",
@@ -82,7 +82,7 @@ def _line(file: str, number: int, line: str, lines: tuple[str, ...], tables: lis
         near = [(row, by) for row, by in some if scope.near and row in scope.last]
         yield from _lasting(file, number, sentence, near, list(scope.last) if scope.near else [])
         yield from _a_day(file, number, sentence)
-        for claim in its:
+        for claim in its[:MOST_CLAIMS]:
             told = _Told(file, number, sentence, claim, its, scope, some, _prices(lines, number))
             yield from told.share() if claim.way == "share" else told.ratio()
 
