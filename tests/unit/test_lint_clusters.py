@@ -291,7 +291,7 @@ def test_a_gain_in_a_sentence_is_that_of_the_row_it_names(lint):
     """)
     assert lint(f"{rows}\nBoth together save 6 % of a step.\n") == []
     (found,) = lint(f"{rows}\nBoth together save 15 % of a step.\n")
-    assert (found.line, found.level, found.printed, found.proposed) == (10, "warning", "15 %", "5 %")
+    assert (found.line, found.level, found.printed, found.proposed) == (10, "warning", "15", "5")
 
 
 def test_sections_of_a_page_are_those_of_notes(tmp_path: Path):

@@ -9,7 +9,6 @@ reported once.
 """
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -24,7 +23,7 @@ from seatrial.notes.lint.models import experts, formulas, model_size, peaks, pub
 from seatrial.notes.lint.phases import dated, ledger, reckoned, spans, steps, totals
 from seatrial.notes.lint.rows import duplicates, grown, layout, meshes, plausible, shifted, speeds, status, trends
 from seatrial.notes.lint.sheet import Sheet
-from seatrial.notes.lint.text import claimed, compared, denied, denied_shape, described, of_nodes, shares_and_gains, told
+from seatrial.notes.lint.text import claimed, compared, denied, denied_shape, described, of_nodes, told
 from seatrial.notes.lint.text.prose import Prose
 from seatrial.notes.read import LARGEST_MIB, import_file
 from seatrial.notes.read.exported import text_of_export
@@ -40,7 +39,7 @@ RULES: tuple[Rule, ...] = (
     formulas.establish, relations.learn, layout.check_processes, meshes.check, shifted.check, repairs.check,
     throughput.check, duplicates.check, layout.check_divisible, derived.check, model_size.check, plausible.check,
     speeds.check, status.check, together.check, changes.check, steps.check, ledger.check, totals.check, levels.check,
-    sums.check, matrices.check, spans.check, experts.check, shares_and_gains.check, compared.check,
+    sums.check, matrices.check, spans.check, experts.check, compared.check,
 )  # fmt: skip
 """In the order that they run, the certain first: each uses what those before it proposed."""
 OF_COLUMNS: tuple[Rule, ...] = (relations.learn, repairs.check, together.check, changes.check, steps.check,

@@ -18,9 +18,14 @@ from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.headings import field_of, is_extra
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
-from seatrial.tables.headings import MEASURES, NUMBER, clean, decimal, read_heading
+from seatrial.tables.headings import MEASURES, NUMBER, clean, decimal, normal, read_heading
+from seatrial.tables.tongues import in_english
 
 FEWEST, MOST_ROWS, MOST_COLUMNS = 3, 200, 10
+FEWEST_NAMED = 2
+"""Rows that tell a way: of any column of percentages, and of one whose heading says that it is of changes."""
+_OF_CHANGE = re.compile(r"\b(?:gain|over|vs|versus|against|change|faster|slower|speed ?up|improvement|saved|savings?|"
+                        r"delta|relative|compared|diff(?:erence)?|gegen|gewinn|ganho|ganancia|guadagno|mejora|zysk)\b")
 KEPT = 0.6
 """Share of the rows that keep to a way, at least."""
 GROSS = 1.5
@@ -81,7 +86,8 @@ def _told(rows: list[Row], heading: str, others: list[str]) -> Iterator[Finding]
             best = max(best, (kept, what, meant, pairs, name), key=lambda one: one[0])
     kept, what, meant, pairs, name = best
     both = [(row, match, one) for row, match, one in zip(rows, said, meant) if match is not None and one is not None]
-    if kept < FEWEST or kept < KEPT * len(both) or len({match[2] for _, match, one in both if _keeps(match, one)}) < FEWEST:
+    fewest = FEWEST_NAMED if _OF_CHANGE.search(normal(in_english(heading, surely=True))) else FEWEST
+    if kept < fewest or kept < KEPT * len(both) or len({match[2] for _, match, one in both if _keeps(match, one)}) < fewest:
         return
     used = [heading for heading in what.split(" against ") if heading in columns]
     for row, match, one in both:

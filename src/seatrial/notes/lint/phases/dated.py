@@ -5,19 +5,25 @@
     | phase | start  | end    |
     | 1     | 29 Sep | 01 Nov |          the next one began on 3 October
     | 2     | 03 Oct | 04 Oct |
+
+Days of any other column stand in their order, with or without a clock: the one that does not is told where a digit or a month
+makes it fit between its neighbours.
 """
 from __future__ import annotations
 
 import functools
 import re
 from collections.abc import Iterator
+from datetime import date
 from itertools import pairwise
 
+from seatrial.notes.lint import digits
 from seatrial.notes.lint.findings import Finding, Level
+from seatrial.notes.lint.phases.totals import is_aggregate
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
-from seatrial.tables.headings import clean
-from seatrial.tables.tongues import plain_letters
+from seatrial.tables.headings import clean, normal
+from seatrial.tables.tongues import in_english, plain_letters
 
 FEWEST, MOST_ROWS = 3, 60
 _STARTS = re.compile(r"(?:start(?:ed)?|began|begin|from|debut|inicio|beginn|von|inizio|开始|開始)(?: date)?|date de debut")
@@ -31,10 +37,91 @@ _DATE = re.compile(r"(?:(\d{4})-)?(\d{1,2})-(\d{1,2})|(\d{1,2})\.? ([a-z]{3,9})\
 def check(sheet: Sheet) -> list[Finding]:
     found: list[Finding] = []
     for mates in sheet.tables.values():
-        pair = _columns(tuple(mates[0].record.printed)) if FEWEST <= len(mates) <= MOST_ROWS else None
-        if pair is not None:
-            found += _told(mates, *pair)
+        rows = [row for row in mates if not is_aggregate(row)] if FEWEST <= len(mates) <= MOST_ROWS else []
+        pair = _columns(tuple(mates[0].record.printed)) if len(rows) >= FEWEST else None
+        told = list(_told(rows, *pair)) if pair is not None else []
+        found += told or _out_of_line(rows, pair)
     return found
+
+
+# ---- days in a line
+
+Moment = tuple[int, int, int, int, int]
+_CLOCK = re.compile(r"[ T,]{1,2}(\d{1,2})[:.h](\d{2})(?::\d{2})?(?: ?(?:h|UTC|Uhr))?$")
+_LASTS = re.compile(r"(?:wall |run ?|net )?(?:(days?|d)|hours?|h)(?: h)?")
+
+
+def _moment(cell: str) -> Moment | None:
+    clock = _CLOCK.search(cell)
+    day = _day(cell[: clock.start()] if clock else cell)
+    return day and (*day, *((int(clock[1]), int(clock[2])) if clock else (0, 0)))
+
+
+def _out_of_line(rows: list[Row], pair: tuple[str, str] | None) -> list[Finding]:
+    """Of days that are in order but for one, what another digit or month of that one makes fit."""
+    columns = [heading for heading, cell in rows[0].cells.items() if _moment(cell)] if rows else []
+    for headings in [pair] if pair else [(heading,) for heading in columns]:
+        days = [(row, heading, day) for row in rows for heading in headings if (day := _moment(row.cells.get(heading, "")))]
+        line = [day for _, _, day in days]
+        months = {day[1] for day in line if not day[0]}
+        if len(line) < 2 * FEWEST - 2 or len(line) < 0.8 * len(rows) * len(headings) or line == sorted(line) or (
+                months and max(months) - min(months) > 6):
+            continue
+        odd = [at for at in range(1, len(line) - 1) if _ordered([*line[:at], *line[at + 1 :]])]
+        once = len({*line}) == len(line)
+        fits = {at: [one for one in _other_days(line[at]) if line[at - 1] <= one <= line[at + 1]
+                     and (not once or line[at - 1] < one < line[at + 1])] for at in odd}  # fmt: skip
+        fits = {at: made for at, made in fits.items() if made}
+        if len(fits) == 1:
+            at, made = next(iter(fits.items()))
+            row, heading, was = days[at]
+            made = _that_lasts(row, pair, heading, made) if pair and len(made) > 1 else made
+            return [_finding(row, heading, was, made)]
+    return []
+
+
+def _ordered(line: list[Moment]) -> bool:
+    return all(one <= other for one, other in pairwise(line))
+
+
+def _other_days(was: Moment) -> list[Moment]:
+    """What another digit of the day, its digits exchanged, another month or the year beside it gives."""
+    year, month, day, *clock = was
+    text = f"{day:02d}"
+    days = {int(text[:at] + digit + text[at + 1 :]) for at in (0, 1) for digit in "0123456789"} | {int(text[::-1])}
+    made = [(year, month, other) for other in days if 1 <= other <= 31] + [(year, other, day) for other in range(1, 13)]
+    made += [(year + 1, month, day), (year - 1, month, day)] if year else []
+    return [(*one, *clock) for one in dict.fromkeys(made) if one != was[:3]]  # type: ignore[misc]
+
+
+def _that_lasts(row: Row, pair: tuple[str, str], heading: str, made: list[Moment]) -> list[Moment]:
+    """Those that leave the time between start and end that a column says the phase took."""
+    taken = next(((value, match) for name in row.cells if (match := _LASTS.fullmatch(normal(in_english(name, surely=True))))
+                  and (value := digits.alone(row.cells[name]))), None)  # fmt: skip
+    other = _moment(row.cells[pair[0] if heading == pair[1] else pair[1]])
+    if taken is None or other is None:
+        return made
+    hours = taken[0] * (24 if taken[1][1] else 1)
+    off = sorted((abs(abs(_hours(one) - _hours(other)) - hours), one) for one in made)
+    return [off[0][1]] if off[0][0] < 0.25 * hours + 4 and off[0][0] + 12 < off[1][0] else made
+
+
+def _hours(day: Moment) -> float:
+    first = date(day[0] or 2001, day[1], 1).toordinal() if day[0] < 9999 else 0
+    return (first + day[2]) * 24 + day[3] + day[4] / 60
+
+
+def _finding(row: Row, heading: str, was: Moment, made: list[Moment]) -> Finding:
+    shown = row.cells[heading]
+    clock = _CLOCK.search(shown)
+    head, tail = (shown[: clock.start()], shown[clock.start() :]) if clock else (shown, "")
+    proposed = _like(head, was[:3], made[0][:3]) if len(made) == 1 else None
+    proposed = f"{proposed}{tail}" if proposed else None
+    message = f"{heading} {shown}{f' -> {proposed}' if proposed else ''}: all other dates of the column are in order"
+    return row.find("date-order", "error" if proposed else "warning", message, column=heading, printed=shown, proposed=proposed)
+
+
+# ---- phases
 
 
 @functools.lru_cache(maxsize=4096)
@@ -107,6 +194,8 @@ def _slips(was: tuple[int, int, int], low: tuple[int, int, int], high: tuple[int
 
 def _like(cell: str, was: tuple[int, int, int], meant: tuple[int, int, int]) -> str | None:
     """A date as the cell writes it."""
+    if was[0] != meant[0]:
+        return cell.replace(str(was[0]), str(meant[0]), 1)
     if was[1] == meant[1]:
         return re.sub(rf"(?<!\d)0?{was[2]}(?!\d)(?!.*(?<!\d)0?{was[2]}(?!\d))", f"{meant[2]:02d}", cell)
     if re.search(r"[A-Za-z]", cell):

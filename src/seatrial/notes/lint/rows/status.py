@@ -170,9 +170,10 @@ _BEYOND = re.compile(r"[>≥] ?(\d+(?:\.\d+)?)")
 
 def _beyond(mates: list[Row]) -> Iterator[Finding]:
     """`>80` is how a table writes the memory of what fails: one such row that went well, or one that failed with less."""
-    said = next((row.cells[heading] for row in mates for heading in row.cells if row.cells[heading][:1] in (">", "≥")), "")
-    need, status = _need_and_said(mates[0]) if said else ([], [])
-    if not need or len(status) != 1:
+    beyond = [heading for row in mates for heading, cell in row.cells.items() if cell[:1] in (">", "≥")]
+    need, status = beyond[:1], _need_and_said(mates[0])[1] if beyond else []
+    said = next((row.cells[need[0]] for row in mates if need and row.cells.get(need[0], "")[:1] in (">", "≥")), "")
+    if len({*beyond}) != 1 or len(status) != 1:
         return
     rows = [(row, row.cells[need[-1]], row.cells[status[0]]) for row in mates
             if row.cells.get(need[-1]) and row.cells.get(status[0])]  # fmt: skip

@@ -1,13 +1,13 @@
-"""What a sentence says one row is against another: 39 % less, 1.48x, twice the time.
+"""What a sentence says one row is against another, or has itself: 39 % less, 1.48x, keeps 95 % of, 94 % of efficiency.
 
-    check(sheet)          findings on sentences whose rows give another ratio
+    check(sheet)          findings on sentences whose rows give another ratio or share
 
     LoRA against full: 60% saved ($12.67 for $21.19).               12.67 / 21.19 saves 40 %
     mxfp8 in the layout of row 5 is 1.84x of bf16                   11,921 / 8,042 are 1.48
+    fp8 brings 75 % on the second card                              of the row that differs in fp8 alone: 36 %
 
-The rows are those that the sentence names: by their number, by a word of a cell, by a count with its unit, by a figure that it
-repeats. Nothing is said where any two of them give the ratio in any column, or two figures of the text do; and of the
-others only where a slip of the hand leads from what they do give to what is printed.
+Nothing is said where any two of the rows that are named (see `claims`) give the ratio in any column, two figures of the text
+do, or a cell of theirs. Of the others a slip of the hand tells what was meant, or the one column of the one pair of rows.
 """
 from __future__ import annotations
 
@@ -15,67 +15,47 @@ import functools
 import itertools
 import math
 import re
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.findings import Finding, Level
-from seatrial.notes.lint.headings import field_of
-from seatrial.notes.lint.phases.totals import is_aggregate
+from seatrial.notes.lint.headings import EXTRA, field_of, is_extra
 from seatrial.notes.lint.row import CONFIGURATION, Row
 from seatrial.notes.lint.sheet import Sheet
+from seatrial.notes.lint.text.claims import (
+    CLAUSES,
+    FEWEST_DIGITS,
+    OTHERS,
+    SENTENCES,
+    Claim,
+    N,
+    Named,
+    Scope,
+    claims,
+    each_sentence,
+    heading_words,
+    may_claim,
+    named,
+    scope_of,
+    stands,
+    surely,
+    tokens,
+)
 from seatrial.tables.headings import NUMBER, clean, decimal, normal
 from seatrial.tables.tongues import in_english, plain_letters
 
-MOST_ROWS, MOST_LINES, LONGEST = 24, 4000, 1200
-FEWEST_DIGITS = 3
-"""Of a figure that names the row that it stands in."""
+MOST_LINES, LONGEST, MOST_CLAIMS = 4000, 1200, 8
 GROSS = 0.05
 """By how much a ratio has to be off, as a logarithm, to be another one and no mean of other steps."""
-_NUMBER = rf"(?<![\w.,$€£-])({NUMBER.pattern})"
-_LESS = (r"less|fewer|saved|savings?|cheaper|lower|smaller|shorter|off|reduction|moins|menos|meno|weniger|billiger|gunstiger|"
-         r"niedriger|geringer|inferieur\w*|minder|mniej|меньше|дешевле|goedkoper|kurzer|gespart|taniej")
-_MORE = (r"more|faster|slower|higher|quicker|longer|larger|dearer|pricier|gain|extra|above|plus|mas|piu|mais|mehr|schneller|"
-         r"langsamer|hoher|teurer|meer|sneller|trager|wiecej|szybciej|больше|быстрее|медленнее|дороже|speed-?up|rapide|rapido")
-_PERCENT = re.compile(rf"{_NUMBER}\s?(?:%|percent|per cent|Prozent)\s(?:de |in )?(?:(?P<less>{_LESS})|(?P<more>{_MORE}))\b",
-                      re.IGNORECASE)  # fmt: skip
-_BY = re.compile(rf"\b(?:by|um|de|del|di|por|на)\s(?:(?:an?|un|una|ein|about|rund|etwa|some) )?{_NUMBER}\s?%", re.IGNORECASE)
-_CHANGES = re.compile(r"\b(?P<less>goes down|falls?|drops?|shrinks?|decreases?|reduces?|cuts?|sinkt|fallt|baisse|baja|cae|"
-                      r"reduce|cala|снижает\w*)\b|\b(?P<more>goes up|grows?|rises?|increases?|improves?|beats?|wins?|"
-                      r"outperforms?|leads?|steigt|wachst|schlagt|gewinnt|gana|gagne|supera|vince|augmente|sube|aumenta|"
-                      r"cresce|растет|вырос\w*)\b", re.IGNORECASE)  # fmt: skip
-_TIMES = re.compile(rf"{_NUMBER}\s?(?:[x×](?=\s*(?:$|[.,;:)!?]|[a-z(]))(?!\s*(?:gpu|node|box|card|chip))|"
-                    r"times(?! \d)|fois\b|veces\b|volte\b|vezes\b|mal\b|-?fach\w*|раза?\b|倍|배)", re.IGNORECASE)  # fmt: skip
-_MULTIPLIED = re.compile(rf"\bmultipli\w+ .{{0,40}}?\b(?:par|por|per|by|mit)\s{_NUMBER}", re.IGNORECASE)
-_OTHERS = re.compile(r"\b(?:papers?|others|elsewhere|published|claims?|claimed|vendors?|competitor\w*|theor\w+|targets?|goals?|"
-                     r"expect\w*|hope|hoped|should|would|could|data ?sheets?|spec|planned|last (?:year|week|month|time)|"
-                     r"previous\w*|yesterday|before|ago|up to|bis zu|jusqu|hasta|if|wenn|si|tables? (?:above|below|in)|section|"
-                     r"budget|at least|contract|wenigstens|au moins)\b", re.IGNORECASE)  # fmt: skip
-"""Ratios of somebody else, and of what stands in no table."""
-_SENTENCES = re.compile(r"(?<=[^\d\s][.!?])\s|(?<=\d\.)\s(?=[A-ZÀ-Ý])|(?<=%\.)\s|[。！？]")
-_ROW = re.compile(r"\b(?:rows?|lines?|runs?|lignes?|filas?|zeilen?|righe|riga|linhas?|#)\s?#?(\d{1,2})"
-                  r"(?:\s?(?:and|or|to|,|und|et|y|e)\s?(\d{1,2})(?!\s?%|[.,]\d))?(?!\w|[.,]\d)", re.IGNORECASE)  # fmt: skip
-_FIRST = re.compile(r"\b(?:first|top) (?:row|line|setup|run|one)\b|\bfrom the first\b", re.IGNORECASE)
-_LAST = re.compile(r"\b(?:last|bottom) (?:row|line|setup|run|one|variant|layout)\b|\bto the last\b", re.IGNORECASE)
-_COUNT = re.compile(r"(?<![\w.,])(\d{1,3}(?:,\d{3})+|\d+)(k)?(?![\d.,]*\d)(?:[ -](?:x )?(?:[A-Z]+\d+\w* )?([A-Za-z]{2,}))?")
 _WORDS = {"money": r"cost|price|pay|cheap|dollar|euro|\busd\b|\beur\b|[$€£]|bill|money|\bspend|saved|savings|dear|barat|billig",
           "time": r"time|step|second|minute|hour|day|slow|long|\bs/|\bms\b|latenc|\bh\b|wait|finish|dauert|duree",
           "memory": r"memor|\bgi?b\b|speicher", "rate": r"tok|throughput|sample|rate|fast|speed|quick|debit|durchsatz|rapid",
           "energy": r"energ|kwh|mwh|\bj\b|joule|power|watt|\bk?w\b", "share": r"mfu|hfu|utili|tflop|efficien"}  # fmt: skip
 _KINDS = {kind: re.compile(pattern, re.IGNORECASE) for kind, pattern in _WORDS.items()}
-_CLAUSES = re.compile(r"[;:]\s|,\s| and | while | und | et | y ")
 MOST_PAIRS, NEAR, POINTS, TINY = 20, 0.012, 0.1, 1e-12
 """Pairs of rows; within which a ratio of two figures of the text, and a percentage, are what is meant."""
 CLEAR = ("the point moved", "two digits exchanged", "a digit too many")
-
-
-@dataclass(frozen=True)
-class _Claim:
-    text: str
-    start: int
-    ways: tuple[str, ...]
-    """Of a percent: less, more; of a factor: times."""
 
 
 def check(sheet: Sheet) -> list[Finding]:
@@ -86,52 +66,25 @@ def check(sheet: Sheet) -> list[Finding]:
             by_file.setdefault(file, []).append(rows)
     for file, tables in by_file.items():
         text = sheet.prose.get(file)
-        for number, line in enumerate(text.lines, 1) if text is not None and len(text.lines) <= MOST_LINES else ():
-            if line[:1] not in ("|", "#", "") and len(line) <= LONGEST and _may_claim(line):
+        for number, line in each_sentence(text.lines, LONGEST) if text is not None and len(text.lines) <= MOST_LINES else ():
+            if may_claim(line):
                 found += _line(file, number, line, text.lines, tables)  # type: ignore[union-attr]
     return found
 
 
-_CUES = re.compile(r"\d\s?(?:[%x×]|times|[Pp]er|[Pp]ro|fois|vec|volte|vezes|mal|-?fach|倍|배|раз|days?|jours|"
-                   r"d[ií]as|Tag|giorni|dni)|"
-                   r"\b(?:par|por|by) \d|(?:per|a|par|pro|por|al|/) ?(?:day|jour|Tag|d[ií]a|giorno)\b")  # fmt: skip
-
-
-def _may_claim(line: str) -> bool:
-    return _CUES.search(line) is not None
-
-
 def _line(file: str, number: int, line: str, lines: tuple[str, ...], tables: list[list[Row]]) -> Iterator[Finding]:
-    rows = _near(tables, lines, number)
-    for sentence in _SENTENCES.split(line):
-        claims = list(_claims(plain_letters(sentence))) if len(rows) > 1 else []
-        if "%" not in sentence and not claims and not _LASTS.search(sentence) or _OTHERS.search(in_english(sentence)):
+    scope = scope_of(tables, lines, number)
+    for sentence in SENTENCES.split(line):
+        its = claims(plain_letters(sentence)) if scope.tables else []
+        if not its and not _LASTS.search(sentence) or OTHERS.search(in_english(sentence)):
             continue
-        named = _named(sentence, rows, claims) if len(rows) > 1 else []
-        yield from _lasting(file, number, sentence, named, rows)
+        some = named(sentence, scope, its)
+        near = [(row, by) for row, by in some if scope.near and row in scope.last]
+        yield from _lasting(file, number, sentence, near, list(scope.last) if scope.near else [])
         yield from _a_day(file, number, sentence)
-        yield from _shares(file, number, sentence, claims, named, tables)
-        for claim in claims:
-            yield from _judged(file, number, claim, claims, sentence, rows, named, _prices(lines, number))
-
-
-def _near(tables: list[list[Row]], lines: tuple[str, ...], number: int) -> list[Row]:
-    """The rows of the last table above a line, where no heading stands between."""
-    above = [rows for rows in tables if (rows[-1].record.source_line or 0) < number]
-    last = max(above, key=lambda rows: rows[-1].record.source_line or 0, default=[])
-    between = lines[(last[-1].record.source_line or 0) : number] if last else ()
-    return [] if not last or any(one.startswith("#") for one in between) else [
-        row for row in last[:MOST_ROWS] if not is_aggregate(row)]  # fmt: skip
-
-
-def _claims(sentence: str) -> Iterator[_Claim]:
-    for match in _PERCENT.finditer(sentence):
-        yield _Claim(match[1], match.start(1), ("less",) if match["less"] else ("more",))
-    changes = _CHANGES.search(sentence)
-    for match in _BY.finditer(sentence) if changes else ():
-        yield _Claim(match[1], match.start(1), ("less",) if changes and changes["less"] else ("more",))
-    for match in (*_TIMES.finditer(sentence), *_MULTIPLIED.finditer(sentence)):
-        yield _Claim(match[1], match.start(1), ("times",))
+        for claim in its[:MOST_CLAIMS]:
+            told = _Told(file, number, sentence, claim, its, scope, some, _prices(lines, number))
+            yield from told.share() if claim.way == "share" else told.ratio()
 
 
 @functools.lru_cache(maxsize=512)
@@ -145,89 +98,17 @@ def _prices(lines: tuple[str, ...], number: int) -> tuple[float, ...]:
                  re.findall(rf"[$€£]\s?({NUMBER.pattern})|({NUMBER.pattern})\s?(?:[$€£]|EUR|USD)", words)[:12])  # fmt: skip
 
 
-# ---- rows
-
-
-def _named(sentence: str, rows: list[Row], claims: list[_Claim]) -> list[tuple[Row, frozenset[str]]]:
-    """The rows that a sentence names, and by what."""
-    said: dict[int, set[str]] = {at: set() for at in range(len(rows))}
-    plain, letters = plain_letters(sentence), plain_letters(sentence).casefold()
-    for match in _ROW.finditer(sentence):
-        for place in filter(None, match.groups()):
-            for at in _numbered(rows, int(place)):
-                said[at].add(f"row {place}")
-    for pattern, at in ((_FIRST, 0), (_LAST, len(rows) - 1)):
-        if pattern.search(sentence):
-            said[at].add("first" if not at else "last")
-    words = Counter(word for row in rows for word in {word for cell in row.worded.values() for word in _tokens(cell)})
-    for at, row in enumerate(rows):
-        for cell in row.worded.values():
-            for word in _tokens(cell):
-                if words[word] < len(rows) and re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", letters):
-                    said[at].add(word)
-    starts = {claim.start for claim in claims}
-    for match in _COUNT.finditer(plain):
-        value, unit = float(match[1].replace(",", "")) * (1024 if match[2] else 1), (match[3] or "").casefold()
-        for at, row in enumerate(rows) if match.start(1) not in starts else ():
-            for heading in row.record.printed:
-                its = _heading(heading)
-                if (unit and len(unit) > 2 and unit.rstrip("s") in its or match[2]) and row.figure(heading) == value:
-                    said[at].add(match[0])
-    for match in re.finditer(r"\b([A-Za-z]{3,}) (\d{1,4})(?![\w.,%-])", plain):
-        for at, row in enumerate(rows):
-            first = next(iter(row.record.printed), "")
-            if match[1].casefold() in _heading(first).split() and row.cells[first] == match[2]:
-                said[at].add(match[0])
-    for match in re.finditer(r"\b(TP|PP|DP|CP|EP|MBS|GBS) ?=?(\d{1,5})\b", plain):
-        for at, row in enumerate(rows):
-            size = row.beside(match[1].lower()) if match[1] in ("CP", "EP") else row.whole(match[1].lower())
-            if size == int(match[2]):
-                said[at].add(match[0])
-    for match in re.finditer(rf"{_NUMBER}(?![kKMBT]\b)", re.sub(r"[$€£]", " ", plain)):
-        shown = decimal(match[1])
-        if len(re.sub(r"\D", "", shown)) >= FEWEST_DIGITS and match.start(1) not in starts:
-            for at, row in enumerate(rows):
-                if any(digits.plain(cell) == shown for cell in row.record.printed.values()):
-                    said[at].add(match[1])
-    return [(rows[at], frozenset(by)) for at, by in said.items() if by]
-
-
-def _numbered(rows: list[Row], place: int) -> list[int]:
-    """The row that has a number in its first cell, else the one at that place."""
-    first = [at for at, row in enumerate(rows) if next(iter(row.cells.values()), "").strip("#* ") == str(place)]
-    return first[:1] or ([place - 1] if 0 < place <= len(rows) and not any(
-        next(iter(row.cells.values()), "").strip("#* ").isdecimal() for row in rows) else [])  # fmt: skip
-
-
-@functools.lru_cache(maxsize=4096)
-def _tokens(cell: str) -> frozenset[str]:
-    """A cell and the words of it, in small letters."""
-    whole = plain_letters(clean(cell)).casefold().strip()
-    words = {word for word in re.findall(r"[^\W_][\w.+-]*[^\W_]", whole) if not word[0].isdigit() and word not in _COMMON}
-    return frozenset(words | ({whole} if 1 < len(whole) < 40 and whole not in _COMMON and not whole[0].isdigit() else set()))
-
-
-_COMMON = frozenset(
-    "ok oom the and with for on no yes of in as we to at by is it not row gpu gpus node nodes batch micro step steps same our "
-    "all one tokens what had new up only best phase per from de la el en le un con avec mit und run tp pp dp cp ep".split())
-
-
-@functools.lru_cache(maxsize=4096)
-def _heading(heading: str) -> str:
-    return f"{normal(in_english(clean(heading), surely=True))} {plain_letters(heading).casefold()}"
-
-
 # ---- days
 
-_DAYS = re.compile(rf"{_NUMBER}\s?(?:days?|jours|dias|tagen?|giorni|dni)\b(?! (?:x|×|a|per|of|de|x 24)\b)", re.IGNORECASE)
+_DAYS = re.compile(rf"{N}\s?(?:days?|jours|dias|tagen?|giorni|dni)\b(?! (?:x|×|a|per|of|de|x 24)\b)", re.IGNORECASE)
 _LASTS = re.compile(r"\d\s?(?:days?|jours|d[ií]as|tagen?|giorni|dni)\b|\b(?:day|jour|tag|d[ií]a|giorno)\b", re.IGNORECASE)
 _PER = r"(?:/|per|a|par|pro|por|al)"
 _MANY = r"([kKMBT]|(?:milli?on|bil?lion|trillion|milliard|miliard|millon)(?:s|en|es|i)?(?: de| di| of)?)"
-_RATE = re.compile(rf"{_NUMBER}\s?{_MANY}?\s?(?:tok(?:en)?s?|jetons)\s?{_PER}\s?"
+_RATE = re.compile(rf"{N}\s?{_MANY}?\s?(?:tok(?:en)?s?|jetons)\s?{_PER}\s?"
                    r"s(?:ec(?:onde?)?|ekunde|egundo|econdo)?\b", re.IGNORECASE)  # fmt: skip
-_A_DAY = re.compile(rf"{_NUMBER}\s?{_MANY}\s?(?:tok(?:en)?s?|jetons)? ?{_PER} ?(?:day|jour|tag|dia|giorno)\b", re.IGNORECASE)
-_TOKENS = re.compile(rf"{_NUMBER}\s?([BT])(?![\w-])(?! ?(?:param|model|total|active|(?:tok(?:en)?s? ?)?{_PER} ))")
-_STEPS = re.compile(rf"{_NUMBER}\s(?:steps|iterations|updates|pas|pasos|schritte)\b", re.IGNORECASE)
+_A_DAY = re.compile(rf"{N}\s?{_MANY}\s?(?:tok(?:en)?s?|jetons)? ?{_PER} ?(?:day|jour|tag|dia|giorno)\b", re.IGNORECASE)
+_TOKENS = re.compile(rf"{N}\s?([BT])(?![\w-])(?! ?(?:param|model|total|active|(?:tok(?:en)?s? ?)?{_PER} ))")
+_STEPS = re.compile(rf"{N}\s(?:steps|iterations|updates|pas|pasos|schritte)\b", re.IGNORECASE)
 _THOUSANDS = {"k": 1e3, "m": 1e6, "mil": 1e6, "b": 1e9, "bil": 1e9, "t": 1e12, "tri": 1e12}
 
 
@@ -286,63 +167,29 @@ def _lasting(file: str, number: int, sentence: str, named: list[tuple[Row, froze
                       proposed=right)  # fmt: skip
 
 
-# ---- shares
+# ---- ratios and shares
 
-_SHARE = re.compile(rf"{_NUMBER}\s?%(?!\s?(?:{_LESS}|{_MORE}|points?|von|of)\b)", re.IGNORECASE)
-
-
-def _shares(file: str, number: int, sentence: str, claims: list[_Claim], named: list[tuple[Row, frozenset[str]]],
-            tables: list[list[Row]]) -> Iterator[Finding]:  # fmt: skip
-    """A percentage that no cell has, where one of the row that is named has it but for the order of its digits."""
-    surely = [row for row, by in named if not any(by < other for _, other in named)]
-    starts = {claim.start for claim in claims}
-    figures = [match[1] for match in _SHARE.finditer(plain_letters(sentence)) if match.start(1) not in starts]
-    for text in figures if len(surely) == 1 else ():
-        shown = decimal(text)
-        cells = {digits.plain(cell) for rows in tables for row in rows[:MOST_ROWS] for cell in row.record.printed.values()}
-        if len(re.sub(r"\D", "", shown)) < FEWEST_DIGITS or shown in cells:
-            continue
-        meant = {(heading, its) for heading, cell in surely[0].record.printed.items() if "%" in f"{heading} {cell}"
-                 and _exchanged(shown, its := digits.plain(cell))}  # fmt: skip
-        if len(meant) == 1:
-            heading, right = next(iter(meant))
-            right = right.replace(".", ",") if "," in text else right
-            message = f"{text} % -> {right} %: no row has it, and {heading} of {surely[0].where} is {right} %"
-            yield Finding(file=file, line=number, code="aggregate", level="error", message=message, column=heading,
-                          printed=text, proposed=right)  # fmt: skip
+_ASIDE = re.compile(r"\([^()]*\)")
+_ALL_OF_THEM = re.compile(r"\b(?:all|each|every|average|mean|typically|mostly|usually|between the|respectively|resp|alle|"
+                          r"jeweils|im mittel|tous|chaque|moyenne|todos|media)\b", re.IGNORECASE)  # fmt: skip
+_BEST = re.compile(r"\b(?:best|highest|largest|biggest|most|peaks?|maximum|greatest|record|winner|beste[rn]?|hochste\w*|"
+                   r"grosste\w*|meilleure?|mejor|mayor|migliore|maggiore|melhor|maior|plus (?:grand|haut)e?)\b|最高|最大|最佳",
+                   re.IGNORECASE)  # fmt: skip
+_AGAINST = re.compile(r"\b(?:than|against|compared|versus|vs|over|from|between|gegen(?:uber)?|als|que|contre|rapport|entre|di|"
+                      r"wobec|niz|zwischen)\b", re.IGNORECASE)  # fmt: skip
+_WHERE = re.compile(r"\b(?:on|at|for|auf|bei|sur|en|su|em) (?:(?:the|an?|our|der|dem|den|le|la|les|el|il|un) )?([\w.+-]*\w)",
+                    re.IGNORECASE)  # fmt: skip
+"""What a sentence says of the place of a row, and not of what is compared."""
+_SPEEDS = ("tokens_per_s_per_process", "tokens_per_s", "samples_per_s", "tflops", "mfu", "sec_per_it")
+_OF_ALL = ("tokens_per_s", "samples_per_s")
+FEW_POINTS, FEW, POINTS_OFF = 2.5, 0.2, 0.7
+"""By how much a percentage has to be off to be none that was rounded, and as a share of it; how far what was typed may be."""
+Ratio = tuple[float, float, str]
+"""The logarithm of what a column has of two rows, what its digits leave open, and the heading."""
 
 
-# ---- ratios
-
-
-def _judged(file: str, number: int, claim: _Claim, claims: list[_Claim], sentence: str, rows: list[Row],
-            named: list[tuple[Row, frozenset[str]]], prices: tuple[float, ...]) -> Iterator[Finding]:  # fmt: skip
-    value, half = float(decimal(claim.text)), 0.5 * 10.0 ** -digits.places(claim.text)
-    if len(named) < 2 or not 0 < value < 1000 or len(re.sub(r"\D", "", claim.text)) < 2:
-        return
-    spans = list(_spans(claim, value, half))
-    every = [one for pair in itertools.combinations([row for row, _ in named], 2) for one in _ratios(*pair, measured=False)]
-    others = [float(decimal(match[1])) for match in re.finditer(_NUMBER, plain_letters(sentence).replace("$", " "))
-              if not any(match.start(1) == one.start for one in claims)]  # fmt: skip
-    said = [(math.log(a / b), NEAR, "") for figures in (others[:12], prices)
-            for a, b in itertools.combinations([one for one in figures if TINY < one < 1 / TINY], 2)]  # fmt: skip
-    if any(low - open_ <= abs(log) <= high + open_ for log, open_, _ in (*every, *said) for low, high in spans):
-        return
-    # Those that are named by more than others come first.
-    surely = [(row, by) for row, by in named if not any(by < other for _, other in named)]
-    chosen: dict[str, _Meant] = {}
-    for some in (surely, named):
-        pairs = [(one, other) for (one, by), (other, of) in itertools.combinations(some, 2) if by != of]
-        chosen = chosen or _meant(claim, sentence, pairs, sure=some is surely)
-    if len(chosen) != 1:
-        return
-    text, meant = next(iter(chosen.items()))
-    level: Level = "error" if meant.clear and meant.pairs == 1 else "warning"
-    unit, heading = "x" if claim.ways == ("times",) else " %", min(meant.headings)
-    message = (f"{claim.text}{unit} -> {text}{unit}: no two rows that are named give it, and {heading} of "
-               f"{meant.rows[0].where} and {meant.rows[1].where} gives {text}{unit}")  # fmt: skip
-    yield Finding(file=file, line=number, code="aggregate", level=level, message=message, column=heading,
-                  printed=claim.text, proposed=text)  # fmt: skip
+def _shared_words(some: Named) -> frozenset[str]:
+    return frozenset.intersection(*(by for _, by in some)) if some else frozenset()
 
 
 @dataclass
@@ -355,47 +202,289 @@ class _Meant:
     headings: set[str] = field(default_factory=set)
 
 
-def _meant(claim: _Claim, sentence: str, pairs: list[tuple[Row, Row]], *, sure: bool) -> dict[str, _Meant]:
-    found: dict[str, _Meant] = {}
-    for pair in pairs if len(pairs) <= MOST_PAIRS else ():
-        for log, open_, heading in _ratios(*pair, measured=True):
-            for text, clear in _slips(claim, log, open_):
-                found.setdefault(text, _Meant(clear, pair, len(pairs))).headings.add(heading)
-    clause = _CLAUSES.split(sentence[: claim.start])[-1] + _CLAUSES.split(sentence[claim.start :])[0]
-    kinds = {kind for kind, pattern in _KINDS.items() if pattern.search(clause)}
-    own = {text: one for text, one in found.items() if any(kinds & _kinds_of(heading) for heading in one.headings)}
-    certain = {text: one for text, one in found.items() if one.clear}
-    chosen: dict[str, _Meant] = certain or (own if sure and len(pairs) == 1 else {})
-    chosen = {text: one for text, one in chosen.items() if text in own} or chosen
-    most = max((len(one.headings) for one in chosen.values()), default=0)
-    return {text: one for text, one in chosen.items() if len(one.headings) == most}
+@dataclass(frozen=True)
+class _Told:
+    """One claim of a sentence, and what it is judged by."""
+
+    file: str
+    line: int
+    sentence: str
+    claim: Claim
+    claims: list[Claim]
+    scope: Scope
+    named: Named
+    prices: tuple[float, ...]
+
+    def finding(self, level: Level, text: str, heading: str, why: str) -> Finding:
+        unit = "x" if self.claim.way == "times" else " %"
+        message = f"{self.claim.text}{unit} -> {text}{unit}: {why} {text}{unit}"
+        return Finding(file=self.file, line=self.line, code="aggregate", level=level, message=message, column=heading,
+                       printed=self.claim.text, proposed=text)  # fmt: skip
+
+    @property
+    def clause(self) -> str:
+        start = self.claim.start
+        before, after = (_ASIDE.sub(" ", part) for part in (self.sentence[:start], self.sentence[start:]))
+        return CLAUSES.split(before)[-1] + CLAUSES.split(after)[0]
+
+    @property
+    def sure(self) -> Named:
+        """Of several tables those of the last one that has any; those of the clause, where nothing is said to be compared."""
+        some = surely(self.named)
+        lasts = [[one for one in some if one[0] in table] for table in reversed(self.scope.tables)]
+        its = next((its for its in lasts if its), [])
+        words = {word for _, by in its for word in by if stands(word.casefold(), plain_letters(self.clause).casefold())}
+        here = [one for one in its if (one[1] - _shared_words(its)) & words]
+        return here if len(here) == 1 and len(its) > 1 and not _AGAINST.search(plain_letters(self.sentence)) else its
+
+    # -- ratios
+
+    def ratio(self) -> Iterator[Finding]:
+        claim = self.claim
+        if not self.named or not 0 < claim.value < 1000:
+            return
+        sure = self.sure
+        implied = [(row, base) for row, by in sure for base in _bases(row, by)] if len(sure) == 1 else []
+        places = {word.casefold() for word in _WHERE.findall(plain_letters(self.sentence))}
+        implied.sort(key=lambda pair: sum(bool(tokens(cell) & places) and pair[1].cells.get(heading) != pair[0].cells[heading]
+                                          for heading, cell in pair[0].worded.items()))  # fmt: skip
+        pairs = [(one, other) for one, by in sure for other, of in self.named if other is not one and not of < by
+                 and (other.key == one.key or _AGAINST.search(plain_letters(self.sentence)))]  # fmt: skip
+        every = [one for pair in (*pairs, *implied) for one in _ratios(*pair, measured=False)]
+        every += [one for row, _ in sure for mate in row.mates[:24] if len(sure) == 1 and mate is not row
+                  for one in _ratios(row, mate, measured=True)]  # fmt: skip
+        if not _KINDS["memory"].search(self.sentence):
+            every = [one for one in every if field_of(one[2]) != "mem_value"]
+        if self._is_given([*every, *_in_cells([row for row, _ in self.named])]):
+            return
+        chosen = self._by_slip() if len(self.named) > 1 and len(re.sub(r"\D", "", claim.text)) > 1 else {}
+        if len(chosen) == 1:
+            text, meant = next(iter(chosen.items()))
+            level: Level = "error" if meant.clear and meant.pairs == 1 else "warning"
+            rows = f"{min(meant.headings)} of {meant.rows[0].where} and {meant.rows[1].where} gives"
+            yield self.finding(level, text, min(meant.headings), f"no two rows that are named give it, and {rows}")
+        elif not chosen and claim.alone and (claim.way != "times" or claim.half < 0.5):
+            yield from self._plainly(implied)
+
+    def _is_given(self, ratios: list[Ratio]) -> bool:
+        """Whether rows, cells or two figures of the text give the ratio."""
+        numbers = [float(decimal(match[1])) for match in re.finditer(N, plain_letters(self.sentence).replace("$", " "))
+                   if not any(match.start(1) == one.start for one in self.claims)]  # fmt: skip
+        said = [(math.log(a / b), NEAR, "") for figures in (numbers[:12], self.prices)
+                for a, b in itertools.combinations([one for one in figures if TINY < one < 1 / TINY], 2)]  # fmt: skip
+        return any(low - open_ <= abs(log) <= high + open_ for low, high in _spans(self.claim)
+                   for log, open_, _ in (*ratios, *said))  # fmt: skip
+
+    def _kinds(self) -> set[str]:
+        return {kind for kind, pattern in _KINDS.items() if pattern.search(self.clause)}
+
+    def _by_slip(self) -> dict[str, _Meant]:
+        """What a slip of the hand leads from: of those that are named by more than others first."""
+        for some in (surely(self.named), self.named):
+            pairs = [(one, other) for (one, by), (other, of) in itertools.combinations(some, 2) if by != of]
+            found: dict[str, _Meant] = {}
+            for pair in pairs if len(pairs) <= MOST_PAIRS else ():
+                for log, open_, heading in _ratios(*pair, measured=True):
+                    for text, clear in _slips(self.claim, log, open_):
+                        found.setdefault(text, _Meant(clear, pair, len(pairs))).headings.add(heading)
+            kinds = self._kinds()
+            own = {text: one for text, one in found.items() if any(kinds & _kinds_of(heading) for heading in one.headings)}
+            certain = {text: one for text, one in found.items() if one.clear}
+            chosen = certain or (own if some is not self.named and len(pairs) == 1 else {})
+            chosen = {text: one for text, one in chosen.items() if text in own} or chosen
+            most = max((len(one.headings) for one in chosen.values()), default=0)
+            if chosen:
+                return {text: one for text, one in chosen.items() if len(one.headings) == most}
+        return {}
+
+    def _plainly(self, implied: list[tuple[Row, Row]]) -> Iterator[Finding]:
+        """The ratio of the two rows that the sentence names, or of the one and what it is held against, in the columns that it
+        speaks of, where those agree."""
+        rows, two = [row for row, _ in self.sure], len(self.sure) == 2
+        if _ALL_OF_THEM.search(self.sentence):
+            return
+        letters = plain_letters(self.clause).casefold()
+        if two and not _AGAINST.search(plain_letters(self.sentence)):  # else each may be held against something else
+            one, other = self.sure[0][1], self.sure[1][1]
+            two = all(any(stands(word.casefold(), letters) for word in words) for words in (one - other, other - one))
+            rows = rows if two else []
+        pair = (rows[0], rows[1]) if two else implied[0] if len(rows) == 1 and implied else None
+        if pair is None or pair[0].key != pair[1].key or two and self.sure[0][1] == self.sure[1][1]:
+            return
+        kinds, per = self._kinds(), self.claim.way in ("kept", "less")
+        ratios = [one for one in _ratios(*pair, measured=True) if kinds & _kinds_of(one[2])]
+        if not kinds - {"share"} or not ratios:
+            ratios = [one for one in _ratios(*pair, measured=True) if field_of(one[2]) in _SPEEDS]
+        worlds = math.log(pair[0].world / pair[1].world) if pair[0].world and pair[1].world else 0.0
+        made = []
+        for log, open_, heading in ratios:
+            of_all = field_of(heading) in _OF_ALL and per
+            size = abs(log - worlds) if of_all else abs(log)
+            if size > 1e-9 and not is_extra(heading):
+                made.append((_as_said(self.claim, size), open_, heading))
+        if not made or any(abs(one / made[0][0] - 1) > max(0.06, 1.0 / made[0][0]) for one, _, _ in made):
+            return
+        value, _, heading = min(made, key=lambda one: one[1])
+        far = abs(math.log(self.claim.value / value)) > 2 * GROSS if self.claim.way == "times" else (
+            abs(self.claim.value - value) > max(FEW_POINTS, FEW * value if self.claim.way != "kept" else 0.0))  # fmt: skip
+        text = f"{value:.{digits.places(self.claim.text)}f}"
+        typed = [slip.text for slip in digits.slips(decimal(self.claim.text), (value - POINTS_OFF, value + POINTS_OFF))
+                 if self.claim.way != "times"] if value > POINTS_OFF else []  # fmt: skip
+        text = typed[0] if len(typed) == 1 else text
+        if far and float(text):
+            text = text.replace(".", ",") if "," in self.claim.text else text
+            level: Level = "error" if two and self.scope.near else "warning"
+            of = f"{heading} of {pair[0].where} and {pair[1].where} gives"
+            yield self.finding(level, text, heading, f"no rows that the sentence names give it, and {of}")
+
+    # -- shares
+
+    def share(self) -> Iterator[Finding]:
+        """A percentage of a row that is named, in the column that is, or in one that has it but for the order of its digits."""
+        claim, shown = self.claim, decimal(self.claim.text)
+        cells = {digits.plain(cell) for row in self.scope.rows for cell in row.record.printed.values()}
+        if len(self.sure) == 1 and len(re.sub(r"\D", "", shown)) >= FEWEST_DIGITS and shown not in cells:
+            row = self.sure[0][0]
+            meant = {(heading, its) for heading, cell in row.record.printed.items() if "%" in f"{heading} {cell}"
+                     and _exchanged(shown, its := digits.plain(cell))}  # fmt: skip
+            if len(meant) == 1:
+                heading, right = next(iter(meant))
+                right = right.replace(".", ",") if "," in claim.text else right
+                yield self.finding("error", right, heading, f"no row has it, and {heading} of {row.where} is")
+                return
+        if claim.alone and claim.value <= 100:
+            yield from self._of_a_column()
+
+    def _of_a_column(self) -> Iterator[Finding]:
+        table = self.scope.last if self.scope.near else ()
+        sure = [row for row, _ in self.sure]
+        if not table or len(sure) > 1 or sure and sure[0] not in table or _ALL_OF_THEM.search(self.sentence):
+            return
+        words = {*normal(in_english(plain_letters(self.clause))).split()}
+        headings = [heading for heading in table[0].record.printed if _is_share(heading, table) and words & _key_words(heading)]
+        if len(headings) != 1:
+            return
+        heading, best = headings[0], _BEST.search(plain_letters(self.sentence)) is not None
+        values = {row: 100 * value if max(map(abs, _column(table, heading))) < 2 else value
+                  for row in table if (value := _share_in(row, heading)) is not None}  # fmt: skip
+        if not values or not best and not sure or sure and sure[0] not in values:
+            return
+        top = max(values.values())
+        given = [top, *([values[sure[0]]] if sure else [])] if best else [*values.values()]
+        near = [*given, *(100 - one for one in given)]
+        rates = [one for row in sure if row is not table[0] for one in _ratios(row, table[0], measured=False)
+                 if field_of(one[2]) in _SPEEDS]  # fmt: skip
+        if any(abs(self.claim.value - one) <= self.claim.half + 1.0 for one in near) or self._is_given(rates):
+            return
+        value = values[sure[0]] if sure else top
+        if abs(self.claim.value - value) <= FEW_POINTS:
+            return
+        text = f"{value:.{digits.places(self.claim.text)}f}"
+        text = text.replace(".", ",") if "," in self.claim.text else text
+        where = sure[0].where if sure else "the best row"
+        yield self.finding("error" if sure else "warning", text, heading, f"{heading} of {where} is")
 
 
-def _spans(claim: _Claim, value: float, half: float) -> Iterator[tuple[float, float]]:
+_NO_KEY = frozenset("of per in vs the a and to on over against for from with one all max new old % gpu".split())
+
+
+@functools.lru_cache(maxsize=4096)
+def _key_words(heading: str) -> frozenset[str]:
+    words = {word for word in heading_words(heading).split() if len(word) > 2} - _NO_KEY
+    same = {"efficiency": "scaling", "mfu": "utilization utilisation", "gain": "speedup faster", "speedup": "gain faster"}
+    return frozenset(words | {other for word in words for other in same.get(word, "").split()})
+
+
+def _is_share(heading: str, table: tuple[Row, ...]) -> bool:
+    cells = [row.cells.get(heading, "") for row in table]
+    known = field_of(heading) in ("mfu", "hfu") or "efficiency" in heading_words(heading)
+    return known or is_extra(heading) and ("%" in heading or 2 * sum("%" in cell for cell in cells) > len(cells))
+
+
+def _column(table: tuple[Row, ...], heading: str) -> list[float]:
+    return [value for row in table if (value := _share_in(row, heading)) is not None] or [0.0]
+
+
+def _share_in(row: Row, heading: str) -> float | None:
+    name = field_of(heading) or EXTRA + heading
+    fixed = row.fixed.get(name)
+    return fixed if fixed is not None else digits.alone(clean(row.record.printed.get(heading, "")).lstrip("+-−~ "))
+
+
+def _bases(row: Row, by: frozenset[str]) -> list[Row]:
+    """What a row is held against, where the sentence does not say it: those that differ from it in a cell that is named and in
+    no other that is, the other one of two, or the first of its table, which others are shares of."""
+    table = [mate for mate in row.mates[:60] if mate is not row]
+    if len(table) < 2:
+        return table
+    hit = [heading for heading, cell in row.worded.items() if by & tokens(cell)]
+    same = [heading for heading in row.record.printed if field_of(heading) in ("size_label", "machine", "gpus", "nodes", "seq")]
+    alike = [mate for mate in table for heading in hit if mate.cells.get(heading) != row.cells[heading]
+             and all(mate.cells.get(other) == row.cells[other] for other in {*hit, *same} - {heading})]  # fmt: skip
+    first = row.mates[0]
+    is_base = any(_BASE.search(cell) or _ONE.fullmatch(cell) for cell in first.cells.values())
+    return [*dict.fromkeys([*alike, *([first] if is_base and first is not row else [])])]
+
+
+_BASE = re.compile(r"\b(?:base(?:line)?|none|default|main|reference|before|bf16|off|without|basis|stock|plain|vanilla)\b",
+                   re.IGNORECASE)  # fmt: skip
+_ONE = re.compile(r"1[.,]0+ ?[x×]?|1 ?[x×]|[x×] ?1(?:[.,]0+)?|100(?:[.,]0+)? ?%|-|—")
+_RELATIVE = re.compile(r"speed ?up|gain|effici|relativ|\bvs\b|\bover\b|against|change|faster|slower|saved|saving|scaling|%|"
+                       r"ideal|\bx\b|ratio|factor|share|weak|strong")  # fmt: skip
+
+
+def _in_cells(rows: list[Row]) -> Iterator[Ratio]:
+    """What single cells of rows give, and two of one row: a speed-up, a change in percent, a share of what is ideal."""
+    for row in rows[:MOST_PAIRS]:
+        values = [(value, 0.5 * 10.0 ** -digits.places(cell) / value) for heading, cell in row.record.printed.items()
+                  if is_extra(heading) and _RELATIVE.search(f"{heading_words(heading)} {cell}")
+                  and (value := digits.alone(clean(cell).lstrip("+-−~ "))) and TINY < value < 1 / TINY]  # fmt: skip
+        for value, open_ in values:
+            yield math.log(value), open_, ""
+            if value < 1000:
+                yield math.log(value / 100), open_, ""
+                yield math.log1p(value / 100), open_ * value / 100, ""
+            if value < 100:
+                yield math.log1p(-value / 100), 0.01, ""
+        for (one, first), (other, second) in itertools.combinations(values[:4], 2):
+            yield math.log(one / other), first + second, ""
+
+
+def _as_said(claim: Claim, size: float) -> float:
+    """A ratio, by its logarithm without a sign, as the claim has it."""
+    return {"times": math.exp(size), "less": -100 * math.expm1(-size), "more": 100 * math.expm1(size),
+            "kept": 100 * math.exp(-size)}[claim.way]  # fmt: skip
+
+
+def _spans(claim: Claim) -> Iterator[tuple[float, float]]:
     """Between which logarithms of a ratio what is printed may be, whichever way round it was worked out."""
-    if claim.ways == ("times",):
+    value, half = claim.value, claim.half
+    if claim.way == "times":
         yield math.log(max(value - half, 1e-9)), math.log(value + half)
         yield math.log(1 + max(value - half, 0)), math.log(1 + value + half)
         return
     low, high = max(value - half, 0.0) / 100, (value + half) / 100
-    yield math.log1p(low), math.log1p(high)
-    if high < 1:
-        yield -math.log1p(-low), -math.log1p(-high)
+    if claim.way in ("kept", "share"):
+        ends = sorted(abs(math.log(max(one, 1e-9))) for one in (low, high))
+        yield ends[0], ends[1]
+    if claim.way != "kept":
+        yield math.log1p(low), math.log1p(high)
+        if high < (0.5 if claim.way == "more" else 1):
+            yield -math.log1p(-low), -math.log1p(-high)
 
 
-def _slips(claim: _Claim, log: float, open_: float) -> Iterator[tuple[str, bool]]:
+def _slips(claim: Claim, log: float, open_: float) -> Iterator[tuple[str, bool]]:
     """What would be right, where a slip of the hand turns it into what is printed; and whether one that is no accident."""
     size, places = abs(log), digits.places(claim.text)
-    ways = {"times": [math.exp(size)], "less": [100 * -math.expm1(-size)],
-            "more": [100 * math.expm1(size), 100 * -math.expm1(-size)]}[claim.ways[0]]  # fmt: skip
-    printed = float(decimal(claim.text))
+    ways = [_as_said(claim, size)] + ([-100 * math.expm1(-size)] if claim.way == "more" else [])
+    printed = claim.value
     for value in ways:
         text = f"{value:.{places}f}"
-        was = math.log(printed / value) if claim.ways == ("times",) else math.log1p(printed / 100) - math.log1p(value / 100)
+        was = math.log(printed / value) if claim.way == "times" else math.log1p(printed / 100) - math.log1p(value / 100)
         if abs(was) < GROSS + open_ or not float(text):
             continue
         shown = text.replace(".", ",") if "," in claim.text else text
-        near = 0.004 * value if claim.ways == ("times",) else max(0.004 * value, POINTS)
+        near = 0.004 * value if claim.way == "times" else max(0.004 * value, POINTS)
         typed = digits.slips(decimal(claim.text), (max(value - near, 1e-6), value + near))
         moved = next((slip.text for slip in typed if slip.how == "the point moved"), None)
         if moved is not None:
@@ -411,21 +500,34 @@ def _exchanged(one: str, other: str) -> bool:
     return len(one) == len(other) > 2 and one.find(".") == other.find(".") and sorted(one) == sorted(other)
 
 
-def _ratios(one: Row, other: Row, *, measured: bool) -> list[tuple[float, float, str]]:
-    """The logarithm of what each column has of two rows, what its digits leave open, and the heading."""
-    found = []
+def _ratios(one: Row, other: Row, *, measured: bool) -> list[Ratio]:
+    """Of each column, and of what one device has of it where there are more in one row."""
+    found: list[Ratio] = []
+    worlds = math.log(one.world / other.world) if one.world and other.world else 0.0
     for heading in one.record.printed:
-        if measured and field_of(heading) in _SET:
+        name = field_of(heading)
+        if measured and name in _SET:
             continue
         values = [(digits.alone(row.record.printed.get(heading, "")), row) for row in (one, other)]
         if any(not value or value <= 0 for value, _ in values):
             continue
         open_ = sum(0.5 * 10.0 ** -digits.places(row.record.printed[heading]) / max(
             float(digits.plain(row.record.printed[heading]) or 1), 1e-9) for _, row in values)  # fmt: skip
-        log = math.log(values[0][0] / values[1][0])  # type: ignore[operator]
-        if open_ < 0.1 and abs(log) > 1e-9:
-            found.append((log, min(open_, 0.02), heading))
+        logs = [math.log(values[0][0] / values[1][0])]  # type: ignore[operator]
+        mended = [row.fixed.get(name or EXTRA + heading, value) for value, row in values]
+        if [value for value, _ in values] != mended and (times := _scale(heading, values, name)):
+            both = [one * (times if one != value else 1.0) for one, (value, _) in zip(mended, values)]  # type: ignore[operator]
+            logs = [math.log(both[0] / both[1])] if measured else [*logs, math.log(both[0] / both[1])]
+        if not measured:
+            logs += [log - sign * worlds for log in logs for sign in (1, -1) if worlds]
+        found += [(log, min(open_, 0.02), heading) for log in logs if open_ < 0.1 and abs(log) > 1e-9]
     return found
+
+
+def _scale(heading: str, values: list[tuple[float | None, Row]], name: str) -> float:
+    """What is printed over the value of the field: 1000 under a heading of ms."""
+    return next((value / read for value, row in values if value and (read := row.said(name or EXTRA + heading))
+                 and isinstance(read, (int, float)) and read > 0), 0.0)  # fmt: skip
 
 
 _SET = frozenset((*CONFIGURATION, "gpus", "nodes", "seq", "gbs", "mbs", "tp", "pp", "dp", "cp", "ep", "layers", "hidden",
@@ -434,4 +536,4 @@ _SET = frozenset((*CONFIGURATION, "gpus", "nodes", "seq", "gbs", "mbs", "tp", "p
 
 @functools.lru_cache(maxsize=4096)
 def _kinds_of(heading: str) -> frozenset[str]:
-    return frozenset(kind for kind, pattern in _KINDS.items() if pattern.search(f"{_heading(heading)} {heading}"))
+    return frozenset(kind for kind, pattern in _KINDS.items() if pattern.search(f"{heading_words(heading)} {heading}"))
