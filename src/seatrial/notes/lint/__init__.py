@@ -20,7 +20,7 @@ from seatrial.notes.lint.columns import arrows, changes, derived, levels, matric
 from seatrial.notes.lint.findings import CODES, LEVELS, Finding, in_order
 from seatrial.notes.lint.headings import field_of
 from seatrial.notes.lint.models import experts, formulas, model_size, peaks, published, shapes, throughput, units
-from seatrial.notes.lint.phases import dated, ledger, reckoned, spans, steps, totals
+from seatrial.notes.lint.phases import cumulative, dated, ledger, reckoned, spans, steps, totals
 from seatrial.notes.lint.rows import duplicates, grown, layout, meshes, plausible, shifted, speeds, status, trends
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.lint.text import claimed, compared, denied, denied_shape, described, of_nodes, told
@@ -36,13 +36,13 @@ __all__ = ["CODES", "LEVELS", "Finding", "lint", "look", "look_at"]
 
 Rule = Callable[[Sheet], list[Finding]]
 RULES: tuple[Rule, ...] = (
-    formulas.establish, relations.learn, layout.check_processes, meshes.check, shifted.check, repairs.check,
-    throughput.check, duplicates.check, layout.check_divisible, derived.check, model_size.check, plausible.check,
+    formulas.establish, relations.learn, cumulative.check, layout.check_processes, meshes.check, shifted.check,
+    repairs.check, throughput.check, duplicates.check, layout.check_divisible, derived.check, model_size.check, plausible.check,
     speeds.check, status.check, together.check, changes.check, steps.check, ledger.check, totals.check, levels.check,
     sums.check, matrices.check, spans.check, experts.check, compared.check,
 )  # fmt: skip
 """In the order that they run, the certain first: each uses what those before it proposed."""
-OF_COLUMNS: tuple[Rule, ...] = (relations.learn, repairs.check, together.check, changes.check, steps.check,
+OF_COLUMNS: tuple[Rule, ...] = (relations.learn, cumulative.check, repairs.check, together.check, changes.check, steps.check,
                                 ledger.check, totals.check, levels.check, sums.check, matrices.check, spans.check)  # fmt: skip
 """Those that ask of no row whether it is a run."""
 BESIDES: tuple[Rule, ...] = (reckoned.check, told.check, compared.check, claimed.check,

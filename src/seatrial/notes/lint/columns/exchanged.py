@@ -59,7 +59,7 @@ def in_row(row: Row, broken: list[Broken], kept: list[Kept]) -> Iterator[Repair]
             score = IN_ROW + ANOTHER_RELATION * (len(broken) - 1) + (ABOVE if beside else 0.0)
             for name, was in ((one, mine.value), (other, its.value)):
                 score += like_peers(row, name, was, float(values[name]))  # type: ignore[arg-type]
-            yield Repair(name=one, value=values[one], shown=row.cell(other), score=score,
+            yield Repair(name=one, value=values[one], shown=row.cell(other), score=score, other=other,
                          why=f" (exchanged with {row.column(other)})")  # fmt: skip
 
 

@@ -24,3 +24,5 @@ class Repair:
     score: float
     why: str = ""
     code: str = ""
+    other: str = ""
+    """Of two figures that were exchanged the other one."""

@@ -21,6 +21,7 @@ from seatrial.notes.lint.columns.relations import (
     SMALL,
     Relation,
     Rule,
+    is_measure,
     slack,
     term,
     wobble,
@@ -62,7 +63,8 @@ def report(row: Row, broken: list[Broken], repairs: list[Repair]) -> list[Findin
         level = "warning"  # it may be the one that accumulates
     row.settled = level != "info"
     # Two figures of another row, which agree with all else there, say more than a digit that is another one.
-    if level == "error" and best is not None and " digit" in best.why and (found := _pasted(row, broken, whole=True)):
+    stuck = best is not None and (" digit" in best.why or not best.why and is_measure(best.name))
+    if level == "error" and stuck and (found := _pasted(row, broken, whole=True)):
         return [found]
     if best is not None and known and _is_after(row.cell(best.name), best.shown):
         return []
@@ -72,6 +74,9 @@ def report(row: Row, broken: list[Broken], repairs: list[Repair]) -> list[Findin
             pass
         elif isinstance(best.value, (int, float)):
             row.propose(best.name, float(best.value), code)
+            mine, its = row.printed(best.name), row.printed(best.other) if best.other else None
+            if mine is not None and its is not None:
+                row.propose(best.other, its.meant(mine.shown(mine.value)), code)
         else:
             row.reasons[best.name] = code
         row.solved |= set() if best.why else {best.name}

@@ -438,10 +438,22 @@ def _pasted(row: Row, broken: list[Law], rows: list[Row]) -> Change | None:
         copied = [cell for cell, _ in law.cells if cell in of]
         if len(copied) == 1 and abs(law.offs[row][0]) < 50:
             cell, text = copied[0], row.cells[copied[0].heading]
-            right = _like(text, float(digits.plain(text)) * math.exp(-law.offs[row][0] * law.power(cell.heading)))
-            others = " and ".join(dict.fromkeys(cell.heading for cell in of))
-            return Change(cell, right, f" ({others} are those of {of[cell].where})", SLIPPED)
+            right = like(text, float(digits.plain(text)) * math.exp(-law.offs[row][0] * law.power(cell.heading)))
+            others = list(dict.fromkeys(cell.heading for cell in of))
+            for other in others:
+                _with_it(row, cell, other, -law.offs[row][0] * law.power(cell.heading))
+            return Change(cell, right, f" ({' and '.join(others)} are those of {of[cell].where})", SLIPPED)
     return None
+
+
+def _with_it(row: Row, cell: Cell, other: str, more: float) -> None:
+    """What another cell that was pasted with it should be, by a law that both are part of and that holds as it is."""
+    for law in row.sheet.laws.get(row.key, ()):
+        if other != cell.heading and law.keeps(row) and (one := law.power(cell.heading)) and (its := law.power(other)):
+            name, value = name_of(row, other), digits.alone(row.cells[other])
+            if value and name[:1] == EXTRA:
+                row.propose(name, value * math.exp(-more * one / its), "aggregate")
+                return
 
 
 def _may_last(law: Law, row: Row) -> bool:
@@ -491,14 +503,14 @@ def _change(row: Row, cell: Cell, more: float, open_: float, rows: list[Row]) ->
     pasted = _pasted_from(row, cell, rows)
     if slip is not None and slip.how in CLEAR and pasted is None:
         points += 4.0 if slip.how in CLEAR[:2] else 3.0
-        return Change(cell, _like(text, slip.value, slip.text), f" ({slip.how})", points)
-    right = _like(text, value)
+        return Change(cell, like(text, slip.value, slip.text), f" ({slip.how})", points)
+    right = like(text, value)
     if unit:
         return Change(cell, right, f" ({unit})", points + 3.0)
     if pasted is not None:
         return Change(cell, right, f" (what is printed is that of {pasted.where})", points + 2.5)
     if slip is not None and slip.how == "one digit changed" and len(re.sub(r"\D", "", shown).strip("0")) > 2:
-        return Change(cell, _like(text, slip.value, slip.text), f" ({slip.how})", points + 1.0)
+        return Change(cell, like(text, slip.value, slip.text), f" ({slip.how})", points + 1.0)
     return Change(cell, right, "", points)
 
 
@@ -547,7 +559,7 @@ def _exchanged(row: Row, broken: list[Law], laws: list[Law]) -> Change | None:
     return Change(kinds[one], row.cells[other], f" (exchanged with {other})", 5.0, other)
 
 
-def _like(cell: str, value: float, text: str = "") -> str:
+def like(cell: str, value: float, text: str = "") -> str:
     """A figure with the sign of money, the thousands and the digits that a cell has."""
     places = digits.places(cell)
     if not text:

@@ -65,7 +65,8 @@ _UNITS: tuple[tuple[str, str, float], ...] = (
     ("hours", rf"{_N}[\s-]?days?\b(?!{_A})", 24.0),
     ("hours", rf"{_N}[\s-]?weeks?\b", 168.0), ("hours", rf"{_N}\s?(?:min|minutes)\b", 1 / 60),
     ("money", rf"{_SIGN}\s?({NUMBER.pattern}){_LETTERS}(?!\s?[\d.,]*{_A}(?!total))", 1.0),
-    ("money", rf"{_N}\s?(?:[$€£]|EUR|USD|k(?:EUR|USD)|euros?|dollars?)(?![\w])(?!{_A})", 1.0),
+    ("money", rf"{_N}\s?k(?:EUR|USD)(?!\w)(?!{_A})", 1e3),
+    ("money", rf"{_N}\s?(?:[$€£]|EUR|USD|euros?|dollars?)(?!\w)(?!{_A})", 1.0),
 )  # fmt: skip
 """What a figure with its unit is, those first that are part of another."""
 _PATTERNS = tuple((kind, re.compile(pattern, re.IGNORECASE if kind not in ("energy", "power of a device") else 0), unit)
@@ -107,7 +108,8 @@ def check(sheet: Sheet) -> list[Finding]:
                     for row in mates[:MOST_ROWS] if not is_aggregate(row)]  # fmt: skip
             heading: list[Figure] = []
             at = 0
-            for paragraph in _paragraphs(text.lines):
+            of_rows = file.endswith((".csv", ".tsv"))  # whose comments stand each in a line
+            for paragraph in ([[(n, line)] for n, line in enumerate(text.lines, 1)] if of_rows else _paragraphs(text.lines)):
                 for line in text.lines[at : paragraph[0][0]]:
                     above = _figures(line, 0, [(len(line) + 1, 0)]) if line.startswith("#") else heading
                     heading = [one for one in above if one.kind in FROM_FIELDS]
@@ -184,6 +186,7 @@ def _figures(sentence: str, start: int, ends: Sequence[tuple[int, int]]) -> Iter
 
 _AT = re.compile(r"(?:\bat|@|\bzu|\bà|\ba|\bpor)\s?$")
 MOST_OF_A_PRICE = 100.0
+MOSTLY = 0.7
 FEWEST = {"tokens": 1e6, "samples": 5e3}
 EXACT = ("devices", "nodes", "sequence", "steps", "tokens", "tokens of a step")
 """What is chosen or counted."""
@@ -276,9 +279,10 @@ def _ways(equation: Equation, given: dict[str, Figure], carried: dict[str, Figur
         values = [value for kind, _ in wanted if (value := _of_row(row, kind))]
         if len(values) == len(wanted):
             offs[row] = base + sum(power * math.log(value) for (_, power), value in zip(wanted, values))
-    alike = bool(offs) and max(offs.values()) - min(offs.values()) < NEAR
     speaking = _named(sentence, given, rows)
-    yield from ((off, open_, alike or row in speaking) for row, off in offs.items())
+    for row, off in offs.items():  # of the rows that it names, or of what most of them have
+        most = not speaking and sum(abs(off - other) < NEAR for other in offs.values()) >= MOSTLY * len(offs)
+        yield off, open_, most or row in speaking
 
 
 _FROM_ROWS = {kind: name for name, kind in FIELDS.items()}
@@ -318,14 +322,15 @@ def _meant(figure: Figure, more: float, open_: float) -> tuple[Figure, str, str]
         best = min(slips, key=lambda slip: abs(math.log(slip.value / value)))
         return figure, _like(figure.text, best.text), f" ({best.how})"
     times, why = next(((one, why) for one, why in _MISTAKEN.items() if abs(more - math.log(one)) < open_ + 0.01), (0.0, ""))
-    value = float(shown) * times if 8 > times > 1000 or times in (8.0, 2.0, 0.5, 0.125) else value
+    value = float(shown) * times if 8 > times > 1000 or times in (8.0, 4.0, 2.0, 0.5, 0.25, 0.125) else value
     fine = max(2, len(re.sub(r"\D", "", shown).strip("0")))
     text = f"{value:.{fine}g}" if why and value < 10**fine else f"{value:.{len(shown.partition('.')[2])}f}"
     return figure, _like(figure.text, text), f" ({why})" if why else ""
 
 
 _MISTAKEN = {1 / 24: "those are hours", 24.0: "those are days", 1 / 60: "those are minutes", 60.0: "those are seconds",
-             8.0: "of one device of each node", 0.125: "of a node", 1000.0: "a thousand times", 1e-3: "a thousand times",
+             8.0: "of one device of each node", 0.125: "of a node", 4.0: "of one device of each node", 0.25: "of a node",
+             1000.0: "a thousand times", 1e-3: "a thousand times",
              2.0: "of half of them", 0.5: "of twice as many"}  # fmt: skip
 """What a figure lacks -> which unit or count was mistaken."""
 

@@ -129,6 +129,8 @@ def _last(mates: list[Row]) -> Iterator[Row]:
     lines, number = last.sheet.text(last).lines, last.record.source_line or 0
     line = lines[number].strip() if len(mates) < MOST_ROWS and 0 < number < len(lines) else ""
     cells = [cell.strip() for cell in line.removeprefix("|").removesuffix("|").split("|")] if line[:1] == "|" else []
+    if cells and last.sheet.text(last).written.comma_at(number):  # as the rows above have their thousands
+        cells = [cell.replace(".", "\u202f") if _POINTED.fullmatch(cell) else cell for cell in cells]
     if not cells and _named(re.split(r"[,;\t]", line, maxsplit=1)[0]) == (True, False):
         cells = next((one for part in ",;\t" if len(one := next(csv.reader([line], delimiter=part))) > 1), [])
     if len(cells) == len(last.record.printed):
@@ -136,11 +138,17 @@ def _last(mates: list[Row]) -> Iterator[Row]:
                   last.sheet, place=last.place + 1)  # fmt: skip
 
 
+_POINTED = re.compile(r"\W*\d{1,3}(?:\.\d{3})+\W*")
+_TWO_FIGURES = re.compile(r"\d\s?(?:-|–|—|→|\.\.)\s?\d")
+
+
 def _one_row(row: Row, members: list[Row], ways: Callable[[list[float]], list[float]], *, added: bool) -> Iterator[Finding]:
     for heading, cell in row.record.printed.items():
         shown, column = digits.plain(cell), [_figures(member, heading) for member in members]
         if not shown or any(one is None for one in column) or not 0 < float(shown) < math.inf:
             continue
+        if any(_TWO_FIGURES.search(member.record.printed.get(heading, "")) for member in members):
+            continue  # from here to there
         words = f"{normal(in_english(clean(heading), surely=True))} {heading}"
         of_memory = added and len(row.record.printed) <= MOST_OF_PARTS and _BYTES.search(words) is not None
         told = _ADDED.search(words) is not None or of_memory or added and _lasts(cell, members, heading)

@@ -1,0 +1,107 @@
+"""Running totals: a column that grows in every row by what another column has.
+
+    check(sheet)          findings on cells that break it
+
+    | day   | steps | last step | tokens (B) | sum (B) |
+    | Mon   | 17682 |    137682 |       55.6 |   433.1 |
+    | Tue   | 17389 |    155071 |       54.7 |   487.8 |
+
+Nothing is learned but which columns they are: most rows add up to their digits. A sum that is wrong is off in its own row and,
+the other way round, in the next; an amount that is wrong in its own row alone.
+"""
+from __future__ import annotations
+
+import itertools
+import math
+import operator
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from seatrial.notes.lint import digits
+from seatrial.notes.lint.findings import Finding
+from seatrial.notes.lint.headings import EXTRA, field_of
+from seatrial.notes.lint.phases.ledger import CLEAR, like, name_of
+from seatrial.notes.lint.phases.totals import is_aggregate
+from seatrial.notes.lint.row import Row
+from seatrial.notes.lint.sheet import Sheet
+
+FEWEST, MOST_ROWS, MOST_COLUMNS, MOST_OFF = 4, 400, 16, 3
+SHARE = 0.7
+"""Of the rows that have to add up."""
+
+
+@dataclass(frozen=True)
+class _Column:
+    heading: str
+    values: list[float]
+    half: float
+    """Half of the last digit of its coarsest cell."""
+
+
+def check(sheet: Sheet) -> list[Finding]:
+    found: list[Finding] = []
+    for mates in sheet.tables.values():
+        rows = [row for row in mates[:MOST_ROWS] if row.tabular and not is_aggregate(row)] if len(mates) >= FEWEST else []
+        columns = [column for heading in (list(rows[0].record.printed) if rows else [])[:MOST_COLUMNS]
+                   if (column := _column(rows, heading)) is not None]  # fmt: skip
+        columns = [column for column in columns if field_of(column.heading) in ("", "iteration")]
+        rising = [one for one in columns if sum(map(operator.lt, one.values, one.values[1:])) >= SHARE * (len(rows) - 1)]
+        for total, amount in itertools.product(rising, columns) if len(columns) > 1 else ():
+            if total is not amount:
+                found += _told(rows, total, amount)
+    return found
+
+
+def _column(rows: list[Row], heading: str) -> _Column | None:
+    cells = [row.record.printed.get(heading, "") for row in rows]
+    values = [digits.alone(cell) for cell in cells]
+    if len(rows) < FEWEST or any(value is None or value < 0 for value in values):
+        return None
+    half = max(0.5 * 10.0 ** -digits.places(cell) for cell in cells)
+    return _Column(heading, [value for value in values if value is not None], half)
+
+
+def _told(rows: list[Row], total: _Column, amount: _Column) -> Iterator[Finding]:
+    open_ = 2 * total.half + amount.half
+    short = [now - was - more for was, now, more in zip(total.values, total.values[1:], amount.values[1:])]
+    off = {at for at, one in enumerate(short, 1) if abs(one) > open_ * 1.001 + 1e-9 * total.values[at]}
+    least = min(amount.values[at] for at in range(1, len(rows)))
+    if len(off) > min(2 * MOST_OFF, (1 - SHARE) * len(short)) or not open_ < 0.1 * least or len(short) - len(off) < FEWEST - 1:
+        return
+    told: set[int] = set()
+    for at in sorted(off):
+        if at in told:
+            continue
+        ends = at + 1 == len(rows)
+        if not ends and at + 1 in off and math.isclose(short[at], -short[at - 1], abs_tol=2 * open_):
+            told |= {at, at + 1}
+            yield _finding(rows[at], total, total.values[at - 1] + amount.values[at], amount.heading)
+        elif ends or at + 1 not in off:
+            sums = total.values[at - 1] + amount.values[at]
+            typed = ends and _typed(rows[at].record.printed[total.heading], sums, open_)
+            if typed:
+                yield _finding(rows[at], total, sums, amount.heading)
+            else:
+                yield _finding(rows[at], amount, amount.values[at] + short[at - 1], total.heading)
+
+
+def _typed(cell: str, value: float, open_: float) -> digits.Slip | None:
+    scale = value / (digits.alone(cell) or value) * float(digits.plain(cell) or value)
+    if value <= open_:
+        return None
+    slip = digits.slip(digits.plain(cell), (scale * (1 - open_ / value), scale * (1 + open_ / value)))
+    return slip if slip is not None and slip.how in CLEAR else None
+
+
+def _finding(row: Row, column: _Column, meant: float, by: str) -> Finding:
+    cell, name = row.cells[column.heading], name_of(row, column.heading)
+    was = digits.alone(cell) or 1.0
+    shown = like(cell, meant / was * float(digits.plain(cell))) if was and digits.plain(cell) else f"{meant:g}"
+    slip = _typed(cell, meant, 2 * column.half) if meant > 0 else None
+    if name[:1] == EXTRA:
+        row.propose(name, meant, "aggregate")
+    else:
+        row.reasons[name] = "aggregate"
+    why = f" ({slip.how})" if slip is not None else ""
+    message = f"{column.heading} {cell} -> {shown}{why}: the rows around add up by {by}, as most do"
+    return row.find("aggregate", "error", message, column=column.heading, printed=cell, proposed=shown)
