@@ -108,7 +108,7 @@ def check(sheet: Sheet) -> list[Finding]:
                     for row in mates[:MOST_ROWS] if not is_aggregate(row)]  # fmt: skip
             heading: list[Figure] = []
             at = 0
-            of_rows = file.endswith((".csv", ".tsv"))  # whose comments stand each in a line
+            of_rows = str(file).endswith((".csv", ".tsv"))  # whose comments stand each in a line
             for paragraph in ([[(n, line)] for n, line in enumerate(text.lines, 1)] if of_rows else _paragraphs(text.lines)):
                 for line in text.lines[at : paragraph[0][0]]:
                     above = _figures(line, 0, [(len(line) + 1, 0)]) if line.startswith("#") else heading
