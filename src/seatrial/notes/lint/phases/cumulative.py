@@ -25,9 +25,9 @@ from seatrial.notes.lint.phases.totals import is_aggregate
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
 
-FEWEST, MOST_ROWS, MOST_COLUMNS, MOST_OFF = 4, 400, 16, 3
+FEWEST, MOST_ROWS, MOST_COLUMNS, MOST_WRONG = 4, 400, 16, 3
 SHARE = 0.7
-"""Of the rows that have to add up."""
+"""Of the rows that rise, and of those that nothing is wrong in."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,11 @@ def check(sheet: Sheet) -> list[Finding]:
     found: list[Finding] = []
     for mates in sheet.tables.values():
         rows = [row for row in mates[:MOST_ROWS] if row.tabular and not is_aggregate(row)] if len(mates) >= FEWEST else []
-        columns = [column for heading in (list(rows[0].record.printed) if rows else [])[:MOST_COLUMNS]
-                   if (column := _column(rows, heading)) is not None]  # fmt: skip
-        columns = [column for column in columns if field_of(column.heading) in ("", "iteration")]
+        first = rows[0] if rows else None
+        headings = [heading for heading in list(first.record.printed)[:MOST_COLUMNS] if first.figure(heading) is not None
+                    and field_of(heading) in ("", "iteration")] if first is not None else []  # fmt: skip
+        made = [_column(rows, heading) for heading in headings] if len(headings) > 1 else []
+        columns = [column for column in made if column is not None]
         rising = [one for one in columns if sum(map(operator.lt, one.values, one.values[1:])) >= SHARE * (len(rows) - 1)]
         for total, amount in itertools.product(rising, columns) if len(columns) > 1 else ():
             if total is not amount:
@@ -54,11 +56,13 @@ def check(sheet: Sheet) -> list[Finding]:
 
 def _column(rows: list[Row], heading: str) -> _Column | None:
     cells = [row.record.printed.get(heading, "") for row in rows]
-    values = [digits.alone(cell) for cell in cells]
-    if len(rows) < FEWEST or any(value is None or value < 0 for value in values):
-        return None
-    half = max(0.5 * 10.0 ** -digits.places(cell) for cell in cells)
-    return _Column(heading, [value for value in values if value is not None], half)
+    values: list[float] = []
+    for cell in cells:
+        value = digits.alone(cell)
+        if value is None or value < 0:
+            return None
+        values.append(value)
+    return _Column(heading, values, max(0.5 * 10.0 ** -digits.places(cell) for cell in cells)) if len(rows) >= FEWEST else None
 
 
 def _told(rows: list[Row], total: _Column, amount: _Column) -> Iterator[Finding]:
@@ -66,21 +70,23 @@ def _told(rows: list[Row], total: _Column, amount: _Column) -> Iterator[Finding]
     short = [now - was - more for was, now, more in zip(total.values, total.values[1:], amount.values[1:])]
     off = {at for at, one in enumerate(short, 1) if abs(one) > open_ * 1.001 + 1e-9 * total.values[at]}
     least = min(amount.values[at] for at in range(1, len(rows)))
-    if len(off) > min(2 * MOST_OFF, (1 - SHARE) * len(short)) or not open_ < 0.1 * least or len(short) - len(off) < FEWEST - 1:
+    sums = {at for at in off if at + 1 in off and math.isclose(short[at], -short[at - 1], abs_tol=2 * open_)}
+    wrong = len(off - {at + 1 for at in sums})
+    kept = len(short) - len(off)
+    if wrong > max(1.0, min(MOST_WRONG, (1 - SHARE) * len(short))) or kept < max(2, wrong + 1) or not open_ < 0.1 * least:
         return
     told: set[int] = set()
     for at in sorted(off):
         if at in told:
             continue
         ends = at + 1 == len(rows)
-        if not ends and at + 1 in off and math.isclose(short[at], -short[at - 1], abs_tol=2 * open_):
+        if at in sums:
             told |= {at, at + 1}
             yield _finding(rows[at], total, total.values[at - 1] + amount.values[at], amount.heading)
         elif ends or at + 1 not in off:
-            sums = total.values[at - 1] + amount.values[at]
-            typed = ends and _typed(rows[at].record.printed[total.heading], sums, open_)
-            if typed:
-                yield _finding(rows[at], total, sums, amount.heading)
+            whole = total.values[at - 1] + amount.values[at]
+            if ends and _typed(rows[at].record.printed[total.heading], whole, open_):
+                yield _finding(rows[at], total, whole, amount.heading)
             else:
                 yield _finding(rows[at], amount, amount.values[at] + short[at - 1], total.heading)
 

@@ -125,6 +125,8 @@ def equations(kinds: frozenset[str]) -> tuple[Equation, ...]:
         of_runs = any(name in AMOUNTS for name, _ in powers if name in kinds)
         # What may be chosen anew in every row is free in a law as it stands alone.
         of_runs = of_runs and not (missing and missing[0] in CHOSEN and (powers, constant) not in _DIRECT)
+        # All devices together have one power where they are as many in all rows.
+        of_runs = of_runs and not (missing == ["power"] and {"devices", "device hours"} & kinds)
         if of_runs and len(missing) <= 1 and len(powers) - len(missing) > 1:
             there = tuple((name, power) for name, power in powers if name in kinds)
             sign = 1 if there[0][1] > 0 else -1

@@ -71,6 +71,14 @@ _UNITS: tuple[tuple[str, str, float], ...] = (
 """What a figure with its unit is, those first that are part of another."""
 _PATTERNS = tuple((kind, re.compile(pattern, re.IGNORECASE if kind not in ("energy", "power of a device") else 0), unit)
                   for kind, pattern, unit in _UNITS)  # fmt: skip
+_NEEDS = {"tokens": ("tok",), "tokens a second": ("tok",), "device tokens a second": ("tok",), "tokens of a step": ("tok",),
+          "sequence": ("tok",), "energy": ("Wh",), "price of energy": ("wh",), "carbon of energy": ("wh",), "carbon": ("co2",),
+          "overhead of the site": ("pue",), "node hours": ("node",), "samples": ("ampl", "sequen"),
+          "steps": ("step", "iter", "updat"),
+          "samples a second": ("ampl", "seq"), "step seconds": ("step", "it"),
+          "price of a device hour": ("$", "€", "£", "eur", "usd"),
+          "price of a node hour": ("$", "€", "£"), "money": ("$", "€", "£", "eur", "usd", "dollar")}  # fmt: skip
+"""Without one of these a sentence has no such figure."""
 _THOUSANDS = re.compile(r"(?<=\d)[ \u00a0\u202f](?=\d{3}(?!\d))")
 _ABOUT = re.compile(r"(?:\b(?:about|some|around|roughly|approximately|nearly|almost|over|under|more than|less than|up to|"
                     r"at least|at most|well|good|circa|ca\.?|etwa|rund|knapp|environ|unos|unas|casi|cerca)|[~≈<>])"
@@ -160,10 +168,15 @@ def _split(text: str) -> list[str]:
 
 
 def _figures(sentence: str, start: int, ends: Sequence[tuple[int, int]]) -> Iterator[Figure]:
+    if not any(map(str.isdigit, sentence)):
+        return
     plain = _THOUSANDS.sub("", sentence)
     english = in_english(plain)
     taken: list[tuple[int, int]] = []
+    letters = english.casefold() + ("Wh" if "Wh" in english else "")
     for kind, pattern, unit in _PATTERNS:
+        if kind in _NEEDS and not any(cue in letters for cue in _NEEDS[kind]):
+            continue
         for match in pattern.finditer(english):
             if any(match.start(1) < end and begin < match.end(1) for begin, end in taken):
                 continue
@@ -184,6 +197,7 @@ def _figures(sentence: str, start: int, ends: Sequence[tuple[int, int]]) -> Iter
         yield Figure("nodes", match[0], float(_NUMBERS.index(match[1].lower()) + 1), 0.0, ends[0][1])
 
 
+_POINTED = re.compile(r"\d{1,3}\.\d{3}")
 _AT = re.compile(r"(?:\bat|@|\bzu|\bà|\ba|\bpor)\s?$")
 MOST_OF_A_PRICE = 100.0
 MOSTLY = 0.7
@@ -217,7 +231,10 @@ def _judged(file: str, sentence: str, figures: list[Figure], before: list[Figure
         ways = list(_ways(equation, given, carried, stated, rows, sentence))
         if not ways:
             continue
-        if any(abs(off) <= NEAR + may for off, may, _ in ways):
+        # A point before three digits parts decimals or thousands.
+        shifts = [0.0, *(power * math.log(1000.0) for kind, power in equation.powers
+                         if kind in given and _POINTED.fullmatch(given[kind].text))]  # fmt: skip
+        if any(abs(off + shift) <= NEAR + may for off, may, _ in ways for shift in shifts):
             fine |= {kind for kind, _ in equation.powers if kind in given}
             continue
         named = [(off, may) for off, may, surely in ways if surely]

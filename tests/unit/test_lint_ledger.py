@@ -1,0 +1,108 @@
+"""Whole runs by definition: tables, running totals and sentences, each with one slip and without it."""
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from seatrial.notes.lint import Finding, look_at
+from seatrial.notes.lint.phases.quantities import equations, meanings
+
+DAYS = """# Night log
+
+512 GPUs, {tokens} tokens a step.
+
+| day | GPUs | hours | steps | last | s/step | Btok | sum |
+|---|---|---|---|---|---|---|---|
+| Mon | 512 | 22.0 | 15840 | 135840 | 5.00 | 66.4 | 466.4 |
+| Tue | 512 | 23.0 | 16560 | 152400 | 5.00 | 69.5 | 535.9 |
+| Wed | 512 | 21.5 | 15480 | 167880 | 5.00 | 64.9 | 600.8 |
+| Thu | 512 | 20.0 | 14400 | 182280 | 5.00 | 60.4 | 661.2 |
+| Fri | 512 | 23.5 | 16920 | 199200 | 5.00 | 71.0 | 732.2 |
+"""
+ENERGY = """# Energy
+
+| job | GPU | GPUs | hours | GPU-h | kWh | kg CO2 |
+|---|---|---|---|---|---|---|
+| a | H100 | 64 | 10.0 | 640 | 448 | 170.2 |
+| b | H100 | 128 | 12.5 | 1600 | 1120 | 425.6 |
+| c | A100 | 64 | 30.0 | 1920 | 768 | 291.8 |
+| d | A100 | 32 | 45.5 | 1456 | 582.4 | 221.3 |
+| e | A100 | 64 | 21.0 | 1344 | 537.6 | 204.3 |
+| f | H100 | 64 | 33.0 | 2112 | 1478.4 | 561.8 |
+"""
+PASTED = """# Plan
+
+| job | tokens (B) | GPUs | tokens/s | days | GPU hours | cost (k$) |
+|---|---|---|---|---|---|---|
+| law | 120 | 64 | 258,000 | 5.4 | 8,269 | 26.5 |
+| medicine | 80 | 64 | 258,000 | 3.6 | 5,512 | 17.6 |
+| mix | 600 | 128 | 508,000 | 13.7 | 41,995 | 134.4 |
+| code | 250 | 128 | 508,000 | 5.7 | 17,498 | 56.0 |
+"""
+
+
+def found(folder: Path, text: str, name: str = "notes.md") -> list[Finding]:
+    (folder / name).write_text(text)
+    return [one for one in look_at([str(folder / name)])[0] if one.level != "info"]
+
+
+@pytest.mark.parametrize(("right", "wrong", "line", "proposed"), [
+    ("152400", "154200", 8, "152400"), ("| 69.5 |", "| 96.5 |", 8, "69.5"), ("| 600.8 |", "| 535.9 |", 9, "600.8"),
+    ("| 21.5 |", "| 2.15 |", 9, "21.5")])
+def test_sums_from_day_to_day_tell_a_sum_and_an_amount_apart(tmp_path: Path, right: str, wrong: str, line: int, proposed: str):
+    note = DAYS.replace("{tokens}", "4.194 M")
+    assert found(tmp_path, note) == []
+    told = found(tmp_path, note.replace(right, wrong))
+    assert [(one.line, float(one.proposed or 0)) for one in told] == [(line, float(proposed))]
+
+
+@pytest.mark.parametrize(("right", "wrong", "line", "proposed"), [
+    ("| 1120 |", "| 2110 |", 6, "1120"), ("| 768 |", "| 7.68 |", 7, "768"), ("| 221.3 |", "| 22.13 |", 8, "221.3"),
+    ("| 2112 |", "| 212 |", 10, "2112")])
+def test_power_that_nobody_states_is_that_of_the_device(tmp_path: Path, right: str, wrong: str, line: int, proposed: str):
+    assert found(tmp_path, ENERGY) == []
+    told = found(tmp_path, ENERGY.replace(right, wrong))
+    assert [one.line for one in told] == [line] and float(told[0].proposed or 0) == pytest.approx(float(proposed), rel=0.01)
+
+
+def test_a_pair_pasted_from_the_row_above_is_told_by_what_else_the_row_has(tmp_path: Path):
+    assert found(tmp_path, PASTED) == []
+    told = found(tmp_path, PASTED.replace("3.6 | 5,512", "5.4 | 8,269"))
+    assert [one.line for one in told] == [6] and "line 5" in told[0].message
+
+
+@pytest.mark.parametrize(("sentence", "wrong", "proposed"), [
+    ("120,000 GPU-hours at $2.05 = $0.246 M.", "$0.426 M", "0.246"),
+    ("The run took 96 h on 256 GPUs, that is 24,576 GPU hours.", "3,072", "24,576"),
+    ("50 B tokens at 400,000 tokens/s take 34.7 hours.", "43.7", "34.7"),
+    ("El total son 64 GPUs por 10 días, 15.360 horas GPU.", None, ""),
+    ("That is 140 MWh, or 53.2 t of CO2e with 380 g per kWh.", "35.2", "53.2")])
+def test_a_sentence_reckons_as_a_row_does(tmp_path: Path, sentence: str, wrong: str | None, proposed: str):
+    assert found(tmp_path, f"# Bill\n\n{sentence}\n") == []
+    if wrong is not None:
+        shown = next(word for word in sentence.replace("$", "").split() if word.strip(".") == proposed)
+        told = found(tmp_path, f"# Bill\n\n{sentence.replace(shown, wrong.strip('$ M'), 1)}\n")
+        assert [one.proposed for one in told] == [proposed]
+
+
+def test_figures_of_another_thing_reckon_nothing(tmp_path: Path):
+    for sentence in ("We had 12 days on 256 GPUs and used 50,000 GPU hours of them.",
+                     "Budget: 20,000 GPU hours, 64 GPUs, 9 days left.",
+                     "A sequence has 4096 tokens; the queue takes 3 hours."):  # fmt: skip
+        assert found(tmp_path, f"# Notes\n\n{sentence}\n") == []
+
+
+@pytest.mark.parametrize(("heading", "kind", "unit"), [
+    ("GPU-h", "device hours", 1.0), ("heures GPU", "device hours", 1.0), ("node-hours", "node hours", 1.0),
+    ("days", "hours", 24.0),
+    ("tokens (B)", "tokens", 1e9), ("cost (k$)", "money", 1e3), ("USD per GPU and h", "price of a device hour", 1.0),
+    ("Energy (MWh)", "energy", 1e3), ("W per GPU", "power of a device", 1e-3), ("g CO2/kWh", "carbon of energy", 1e-3),
+    ("tCO2e", "carbon", 1e3), ("PUE", "overhead of the site", 1.0), ("s/step", "step seconds", 1.0)])
+def test_a_heading_says_a_kind_and_its_unit(heading: str, kind: str, unit: float):
+    assert meanings(heading)[0] == (kind, unit)
+
+
+def test_what_no_column_has_is_eliminated_between_two_laws():
+    (law,) = equations(frozenset({"devices", "steps", "step seconds", "device hours"}))
+    assert {kind for kind, _ in law.powers} == {"devices", "steps", "step seconds", "device hours"} and not law.free
