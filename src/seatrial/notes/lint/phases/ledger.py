@@ -158,12 +158,14 @@ STATED = ("devices", "nodes", "batch", "sequence", "price of a device hour", "pr
 
 def stated(row: Row, kind: str) -> float | None:
     """What the text says of a row, in units of its kind."""
-    if kind in FROM_FIELDS:
-        return row.world if kind == "devices" else row.seq if kind == "sequence" else row.get(FROM_FIELDS[kind])
     lines = row.sheet.text(row).lines
-    if kind == "price of energy":
-        return prices(lines).get("kwh")
-    return listed_price(row) or named.price_of(row) or prices(lines).get("hour")
+    if kind in FROM_FIELDS:
+        said = row.world if kind == "devices" else row.seq if kind == "sequence" else row.get(FROM_FIELDS[kind])
+    elif kind == "price of energy":
+        said = prices(lines).get("kwh")
+    else:
+        said = listed_price(row) or named.price_of(row) or prices(lines).get("hour")
+    return said if said and 0 < said < digits.MOST_WORKED_OUT else None
 
 
 FROM_FIELDS = {kind: name for name, kind in FIELDS.items() if kind in STATED}
@@ -173,16 +175,16 @@ def figure(row: Row, cell: Cell) -> tuple[float, float] | None:
     """The logarithm of a cell in units of its kind, and what its digits leave open; None where it has no figure."""
     if not cell.heading:
         said = stated(row, cell.kind)
-        return (math.log(said), 0.0) if said and said > 0 else None
+        return (math.log(said), 0.0) if said is not None else None
     name = name_of(row, cell.heading)
     if name[:1] != EXTRA:
         value, printed = row.get(name), row.printed(name)
-        if name in row.record.inferred or not value or value <= 0 or printed is None:
+        if name in row.record.inferred or not value or not 0 < value < digits.MOST_WORKED_OUT or printed is None:
             return None
         return math.log(value), 0.0 if cell.kind in CHOSEN else printed.slack
     text = row.record.printed.get(cell.heading, "")
     value, shown = row.fixed.get(name, digits.alone(text)), digits.plain(text)
-    if not value or value <= 0 or not shown or not float(shown):
+    if not value or not 0 < value < digits.MOST_WORKED_OUT or not shown or not float(shown):
         return None
     open_ = 0.5 * 10.0 ** -digits.places(text) / float(shown)
     # 2T tokens were chosen, and so were 500 steps.

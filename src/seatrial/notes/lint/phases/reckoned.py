@@ -224,7 +224,7 @@ def _judged(file: str, sentence: str, figures: list[Figure], before: list[Figure
     carried = {one.kind: one for one in before
                if one.kind not in kinds and (one.kind not in AMOUNTS or one.kind in ("tokens", "samples"))}  # fmt: skip
     known = {"price of a device hour": prices(lines).get("hour"), "price of energy": prices(lines).get("kwh")}
-    stated = {kind: price for kind, price in known.items() if price and kind not in kinds}
+    stated = {kind: price for kind, price in known.items() if price and price < digits.MOST_WORKED_OUT and kind not in kinds}
     broken: list[tuple[Equation, float, float]] = []
     fine: set[str] = set()
     for equation in _of_sentence(frozenset(given), frozenset(carried), frozenset(stated), bool(rows)):
@@ -307,7 +307,7 @@ _FROM_ROWS = {kind: name for name, kind in FIELDS.items()}
 
 def _of_row(row: Row, kind: str) -> float | None:
     value = row.world if kind == "devices" else row.seq if kind == "sequence" else row.get(_FROM_ROWS[kind])
-    return float(value) if value and value > 0 else None
+    return float(value) if value and 0 < value < digits.MOST_WORKED_OUT else None
 
 
 def _named(sentence: str, given: dict[str, Figure], rows: list[Row]) -> set[Row]:
