@@ -11,6 +11,7 @@ what is said, and the figure is told that a slip of the hand or of the units exp
 """
 from __future__ import annotations
 
+import bisect
 import functools
 import math
 import re
@@ -27,7 +28,7 @@ from seatrial.notes.lint.sheet import Sheet
 from seatrial.tables.headings import NUMBER, clean, decimal
 from seatrial.tables.tongues import in_english
 
-MOST_LINES, LONGEST, MOST_ROWS, MOST_FIGURES = 4000, 1500, 40, 12
+MOST_LINES, LONGEST, MOST_ROWS, MOST_FIGURES, AROUND = 4000, 1500, 40, 12, 60
 NEAR, OFF, VAGUE = 0.04, 0.09, 0.08
 """Beyond the digits: within which a sentence keeps to a law, from where on it breaks it, and how much more may be about."""
 _LETTERS = (r"(?:\s?(k|K|M|B|T|bn|thousand|million|billion|trillion|millones|milliards?|Milliarden|Mrd\.?|Mio\.?|mil millones|"
@@ -114,6 +115,7 @@ def check(sheet: Sheet) -> list[Finding]:
         if len(text.lines) <= MOST_LINES and text.has(*_CUES):
             rows = [row for (its, table), mates in sheet.tables.items() if its == file and table is not None
                     for row in mates[:MOST_ROWS] if not is_aggregate(row)]  # fmt: skip
+            places = [row.record.source_line or 0 for row in rows]
             heading: list[Figure] = []
             at = 0
             of_rows = str(file).endswith((".csv", ".tsv"))  # whose comments stand each in a line
@@ -122,7 +124,8 @@ def check(sheet: Sheet) -> list[Finding]:
                     above = _figures(line, 0, [(len(line) + 1, 0)]) if line.startswith("#") else heading
                     heading = [one for one in above if one.kind in FROM_FIELDS]
                 at = paragraph[-1][0]
-                found += _told(file, paragraph, heading, rows, text.lines)
+                here = bisect.bisect_left(places, at)
+                found += _told(file, paragraph, heading, rows[max(0, here - AROUND) : here + AROUND], text.lines)
     return found
 
 

@@ -330,7 +330,7 @@ def _setting(phase: _Phase, at: int, name: str, broken: list[_Goes], goes: list[
     cells = {row.record.printed.get(name, "").strip() for row in phase.row.mates} - {phase.row.record.printed[name].strip()}
     for cell in sorted(cells):
         figure = _figure(phase.row, name) and digits.alone(cell)
-        if figure and float(figure).is_integer():
+        if figure and figure > 0 and float(figure).is_integer():
             with_it = {**columns, name: [*columns[name][:at], (math.log(figure), 0.0), *columns[name][at + 1 :]]}
             if all(_holds(one, at, with_it, phase.steps) for one in broken):
                 return cell
