@@ -1,9 +1,10 @@
-"""Where lint is blind: one cell of a clean note is changed as a hand slips, and lint is asked again.
+"""Where lint is blind: one cell or number of a clean note is changed as a hand slips, and lint is asked again.
 
     python -m benchmarks.notes_probe                     every half of tests/data/notes, 12 cells of each note
     python -m benchmarks.notes_probe quay --cells 60     one half, more of it
     python -m benchmarks.notes_probe --list              every change that nothing was said of
     python -m benchmarks.notes_probe --list --heading mem
+    python -m benchmarks.notes_probe --sentences --list  numbers of sentences and lists in place of cells
 
 Nobody says of these changes whether an expert would see them: a micro-batch that nothing else in the note follows from may
 be anything. The share that is flagged tells nothing by itself; what it is for is the list, by heading: a column in which ten
@@ -35,7 +36,9 @@ class Site:
 
     line: int
     place: int
-    heading: str
+    """Of the cell in its line, or of the number in its sentence."""
+    heading: str | None
+    """None in a sentence."""
     number: str
 
     @property
@@ -75,6 +78,21 @@ def sites(lines: list[str]) -> Iterator[Site]:
                         yield site
 
 
+SPOKEN = re.compile(r"(?<![\w.,/:#-])(?:\d[\d,.]*\d|\d(?!\w))")
+
+
+def spoken(lines: list[str]) -> Iterator[Site]:
+    """The numbers of sentences and lists."""
+    fenced = False
+    for at, line in enumerate(lines):
+        fenced ^= line.startswith("```")
+        if not fenced and not line.lstrip().startswith(("|", "#")):
+            for match in SPOKEN.finditer(line):
+                site = Site(line=at, place=match.start(), heading=None, number=match[0])
+                if re.fullmatch(r"\d+(?:\.\d+)?", site.plain) and site.value > 0:
+                    yield site
+
+
 def ten_times(site: Site, same: list[str], rng: random.Random) -> str:
     return site.like(10 * site.value, len(site.plain.partition(".")[2]) - 1)
 
@@ -111,13 +129,14 @@ def said(note: Path) -> set[tuple[int | None, str, str | None, str]]:
     return {(f.line, f.code, f.column, f.message) for f in found if f.level != "info"}
 
 
-def probed(note: Path, cells: int, rng: random.Random, folder: Path) -> Iterator[tuple[str, Site, str, bool]]:
+def probed(note: Path, cells: int, rng: random.Random, folder: Path, find: Callable[[list[str]], Iterator[Site]] = sites,
+           ) -> Iterator[tuple[str, Site, str, bool]]:  # fmt: skip
     """Kind of slip, where, what stands there then, and whether anything is said of the line that was not said before."""
     lines = note.read_text(encoding="utf-8").split("\n")
     copy = folder / note.name
     copy.write_text("\n".join(lines), encoding="utf-8")
     before = said(copy)
-    there = list(sites(lines))
+    there = list(find(lines))
     for site in rng.sample(there, min(cells, len(there))):
         slip = rng.choice(SLIPS)
         same = [other.number for other in there if (other.place, other.heading) == (site.place, site.heading)]
@@ -125,11 +144,16 @@ def probed(note: Path, cells: int, rng: random.Random, folder: Path) -> Iterator
         other = Site(line=0, place=0, heading="", number=new)
         if not re.fullmatch(r"\d+(?:\.\d+)?", other.plain) or not other.value or abs(other.value / site.value - 1) < LEAST:
             continue
-        row = lines[site.line].split("|")
-        row[site.place] = row[site.place].replace(site.number, new, 1)
-        changed = [*lines[: site.line], "|".join(row), *lines[site.line + 1 :]]
-        copy.write_text("\n".join(changed), encoding="utf-8")
-        yield slip.__name__, site, new, any(line == site.line + 1 for line, *_ in said(copy) - before)
+        line = lines[site.line]
+        if site.heading is not None:
+            row = line.split("|")
+            row[site.place] = row[site.place].replace(site.number, new, 1)
+            line = "|".join(row)
+        else:
+            line = line[: site.place] + new + line[site.place + len(site.number) :]
+        copy.write_text("\n".join([*lines[: site.line], line, *lines[site.line + 1 :]]), encoding="utf-8")
+        more = said(copy) - before
+        yield slip.__name__, site, new, any(site.heading is None or line == site.line + 1 for line, *_ in more)
 
 
 def main() -> None:
@@ -138,21 +162,24 @@ def main() -> None:
     parser.add_argument("--cells", type=int, default=12, help="of each note")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--heading", default="", help="list only changes under a heading with this word")
+    parser.add_argument("--sentences", action="store_true", help="numbers of sentences and lists in place of cells")
     parser.add_argument("--list", action="store_true")
     asked = parser.parse_args()
-    rng = random.Random(asked.seed)
+    rng, find = random.Random(asked.seed), spoken if asked.sentences else sites
     flagged: Counter[str] = Counter()
     tried: Counter[str] = Counter()
     listing: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
         for note in (note for half in asked.halves for note in sorted((NOTES / half / "clean").glob("*.md"))):
-            for slip, site, new, seen in probed(note, asked.cells, rng, Path(folder)):
+            for slip, site, new, seen in probed(note, asked.cells, rng, Path(folder), find):
                 for name in ("all", slip):
                     tried[name] += 1
                     flagged[name] += seen
-                if not seen and asked.heading.lower() in site.heading.lower():
+                if not seen and asked.heading.lower() in (site.heading or "").lower():
                     where = f"{note.parents[1].name}/clean/{note.name}:{site.line + 1}"
-                    listing.append(f"{site.heading.lower()} | {where} {site.number} -> {new} ({slip})")
+                    sentence = note.read_text(encoding="utf-8").split("\n")[site.line].strip()
+                    about = sentence if site.heading is None else site.heading.lower()
+                    listing.append(f"{about} | {where} {site.number} -> {new} ({slip})")
     for name, count in tried.items():
         print(f"{name:10} {flagged[name]:5} of {count:5} flagged, {flagged[name] / count:.0%}")
     if asked.list:

@@ -320,7 +320,7 @@ _SUMS = frozenset("ga gas acc accu accum accums accumulation accumulate accumula
                   "gradientenakkumulation akk akku akkum gradientenakk gradakk acumulacion acumulacao "
                   "acum acumul cumul accumulo akumulacja akum birikim microbatches".split())
 _BESIDE_SUMS = frozenset("grad grads gradient gradients gradiente de di del step steps of num n number factor micro batch "
-                         "batches x per it iter iteration update optimizer replica rank".split())  # fmt: skip
+                         "batches x per it iter iteration update optimizer replica rank gpu device".split())  # fmt: skip
 
 
 @lru_cache(maxsize=4096)

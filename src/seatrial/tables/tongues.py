@@ -49,7 +49,7 @@ global batch size: globalbatch, globalbatchgrosse, globalbatchgroesse, gesamtbat
 global: globale, globaler, globales, globalen, глобальныи, globalny, globalna, globalne, globalni, глобальная, глобального
 effective: efectivo, efectiva, effectif, effettivo, effektiv, effektive, effektiver, efetivo, эффективныи, effectief
 sequence: secuencia, sequenz, sequenza, sequencia, sekwencji, sekwencja, последовательности, sekvence, sekvens, sequentie
-sequences: secuencias, sequenzen, sekwencje
+sequences: secuencias, sequenzen, sekwencje, sequencias, sequenze, sekvenser, sekvenci, sequenties, последовательностеи
 context: contexto, contexte, kontext, contesto, kontekst
 sequence length: sequenzlange, sequenzlaenge, kontextlange, kontextlaenge
 length: longueur, longitud, laenge, lange, lunghezza, comprimento, dlugosc, длина, dlugosci, delka, lengte, longueurs, длины

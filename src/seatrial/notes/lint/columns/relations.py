@@ -920,7 +920,7 @@ def _is_kept(row: Row, relation: Relation, rule: Rule, name: tuple[object, ...])
 
 def _of_another_precision(row: Row, relation: Relation) -> Rule | None:
     """The peak that rows of the table with another precision keep to, where a row is off by neither that nor twice as much."""
-    if relation.name != "MFU" or not row.record.dtype or (off := residue(row, relation)) is None:
+    if "device" not in relation.apart or not row.record.dtype or (off := residue(row, relation)) is None:
         return None
     name, machine, _, dtype, *rest = key_of(row, relation)
     known = [rule for (_, place, other), rule in row.sheet.rules.items() if place == row.key and isinstance(other, tuple)

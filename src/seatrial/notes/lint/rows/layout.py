@@ -891,6 +891,12 @@ def heads(row: Row) -> list[Finding]:
     if len(around) > 3 and len(worlds) == 1 and 0 not in worlds and row.record.sec_per_it and (
             2 * sum(count % (one.tp or 1) == 0 for one in around) > len(around)):  # fmt: skip
         return []  # it ran, and every layout of the table takes as many devices: engines may pad their heads
+    stated = row.stated_above("heads") if _ran(row) and not row.states("heads") else None
+    odd = [mate for mate in row.around if stated and _ran(mate) and mate.record.heads == count and count % (mate.whole("tp") or 1)]
+    if stated and len(odd) > 1:  # they ran: the sentence is in doubt, or the engine pads
+        message = f"line {stated[1]} says {count} heads, and {len(odd)} rows below ran with a TP that does not divide them"
+        found = row.find("heads-divisible", "warning", message, name="heads")
+        return [replace(found, line=stated[1], printed=str(count))] if odd[0] is row else []
     swap = _exchange(row)
     message = f"{count} heads over TP {tp}: {count} % {tp} = {count % tp}{swap}"
     return [row.find("heads-divisible", "error", message, name="tp", proposed=str(row.record.pp) if swap else None)]
