@@ -33,7 +33,8 @@ def check(sheet: Sheet) -> list[Finding]:
         found += _told(mates, heading) if heading is not None else []
     for file, text in sheet.prose.items():
         for number, line in enumerate(text.lines, 1):
-            if len(line) < LONGEST and not line.lstrip().startswith("|") and names_device(line):
+            said = len(line) < LONGEST and not line.lstrip().startswith("|")
+            if said and (_IN_GIB.search(line) or _PEAK.search(line)) and names_device(line):
                 found += [*_of_memory(file, number, line), *_of_peaks(file, number, line)]
     return found
 
@@ -43,6 +44,7 @@ _SIZE = re.compile(
     rf"({KINDS})(?: ?\(|,? (?:with|has|have|of|mit|avec|con|à))?,? ?(\d{{2,3}}) ?G(?:i?B|i?o)\b"
     r"(?=[,;)]| ?(?:HBM|VRAM|memory|each|per|of|Speicher|de))(?! (?:per|a|par|je) (?:node|n))", re.IGNORECASE
 )  # fmt: skip
+_IN_GIB = re.compile(r"\d ?G(?:i?B|i?o)\b", re.IGNORECASE)
 _EACH_PEAK = re.compile(
     rf"({KINDS})(?: ?[:=(]| at| has| does)? ?(\d{{2,4}}(?:[.,]\d{{1,3}})?)(?![\d%]|[.,]\d| ?(?:%|[GMk]|x\b))", re.IGNORECASE
 )

@@ -40,6 +40,7 @@ ROUGH: tuple[Terms, ...] = (
     (("tflops", 1), ("tokens_per_s_per_process", -1), ("flops", -1)),
 )  # fmt: skip
 """The same with what the multiplications of a token are, in TFLOPs."""
+_TERMS = tuple({name for law in (*LAWS, *ROUGH) for name, _ in law})
 POSSIBLE = (1.0, 2500.0)
 """TFLOPs that a device does."""
 _DONE: tuple[Terms, ...] = (
@@ -76,8 +77,9 @@ def mend(sheet: Sheet) -> list[Finding]:
 
 def _of_times(rows: Sequence[Row], mates: Sequence[Row]) -> Iterator[Finding]:
     """Of the ways to read one heading otherwise the one by which everything belongs together, where there is only one."""
+    logs = {name: [_log(row, name) for row in rows] for name in _TERMS}
     laws = {law: off for laws, close in ((LAWS, ALIKE), (ROUGH, ROUGHLY)) for law in laws
-            if (off := _off(rows, law, close)) is not None}  # fmt: skip
+            if (off := _off(logs, law, close)) is not None}  # fmt: skip
     if not any(abs(off) > ROUGHLY for off in laws.values()):
         return
     ways = []
@@ -106,10 +108,13 @@ def _log(row: Row, name: str) -> float | None:
     return math.log(value) if value and 0 < value < math.inf else None
 
 
-def _off(rows: Sequence[Row], law: Terms, close: float) -> float | None:
+def _off(logs: dict[str, list[float | None]], law: Terms, close: float) -> float | None:
     """By how much nearly all rows are off, as a logarithm; None where they do not agree, or too few of them can say."""
-    logs = [[_log(row, name) for name, _ in law] for row in rows]
-    offs = [sum(power * one for (_, power), one in zip(law, each) if one is not None) for each in logs if None not in each]
+    columns = [logs[name] for name, _ in law]
+    if any(column.count(None) > len(column) - FEWEST for column in columns):
+        return None
+    offs = [sum(power * one for (_, power), one in zip(law, each) if one is not None)
+            for each in zip(*columns) if None not in each]  # fmt: skip
     if len(offs) < FEWEST:
         return None
     middle = statistics.median(offs)

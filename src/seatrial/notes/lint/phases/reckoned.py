@@ -80,6 +80,15 @@ _NEEDS = {"tokens": ("tok",), "tokens a second": ("tok",), "device tokens a seco
           "price of a device hour": ("$", "€", "£", "eur", "usd"),
           "price of a node hour": ("$", "€", "£"), "money": ("$", "€", "£", "eur", "usd", "dollar")}  # fmt: skip
 """Without one of these a sentence has no such figure."""
+_ALL_CUES = tuple({cue for cues in _NEEDS.values() for cue in cues})
+
+
+@functools.lru_cache(maxsize=4096)
+def _worth(cues: frozenset[str]) -> list[tuple[str, re.Pattern[str], float]]:
+    """The patterns that may be found in a sentence with these cues."""
+    return [one for one in _PATTERNS if one[0] not in _NEEDS or not cues.isdisjoint(_NEEDS[one[0]])]
+
+
 _THOUSANDS = re.compile(r"(?<=\d)[ \u00a0\u202f](?=\d{3}(?!\d))")
 _ABOUT = re.compile(r"(?:\b(?:about|some|around|roughly|approximately|nearly|almost|over|under|more than|less than|up to|"
                     r"at least|at most|well|good|circa|ca\.?|etwa|rund|knapp|environ|unos|unas|casi|cerca)|[~≈<>])"
@@ -177,9 +186,7 @@ def _figures(sentence: str, start: int, ends: Sequence[tuple[int, int]]) -> Iter
     english = in_english(plain)
     taken: list[tuple[int, int]] = []
     letters = english.casefold() + ("Wh" if "Wh" in english else "")
-    for kind, pattern, unit in _PATTERNS:
-        if kind in _NEEDS and not any(cue in letters for cue in _NEEDS[kind]):
-            continue
+    for kind, pattern, unit in _worth(frozenset([cue for cue in _ALL_CUES if cue in letters])):
         for match in pattern.finditer(english):
             if any(match.start(1) < end and begin < match.end(1) for begin, end in taken):
                 continue

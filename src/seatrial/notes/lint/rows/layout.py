@@ -892,7 +892,8 @@ def heads(row: Row) -> list[Finding]:
             2 * sum(count % (one.tp or 1) == 0 for one in around) > len(around)):  # fmt: skip
         return []  # it ran, and every layout of the table takes as many devices: engines may pad their heads
     stated = row.stated_above("heads") if _ran(row) and not row.states("heads") else None
-    odd = [mate for mate in row.around if stated and _ran(mate) and mate.record.heads == count and count % (mate.whole("tp") or 1)]
+    alike = [mate for mate in row.around if mate.record.heads == count and _ran(mate)] if stated else []
+    odd = [mate for mate in alike if count % (mate.whole("tp") or 1)]
     if stated and len(odd) > 1:  # they ran: the sentence is in doubt, or the engine pads
         message = f"line {stated[1]} says {count} heads, and {len(odd)} rows below ran with a TP that does not divide them"
         found = row.find("heads-divisible", "warning", message, name="heads")

@@ -158,9 +158,10 @@ def fits_by_need(sheet: Sheet) -> list[Finding]:
 MOST_FITTED = 60
 
 
-def _need_and_said(row: Row) -> tuple[list[str], list[str]]:
+@functools.lru_cache(maxsize=4096)
+def _need_and_said(headings: tuple[str, ...]) -> tuple[list[str], list[str]]:
     """The headings of the memory that is needed, and of whether it fits."""
-    words = {heading: normal(in_english(clean(heading), surely=True)) for heading in row.record.printed}
+    words = {heading: normal(in_english(clean(heading), surely=True)) for heading in headings}
     need = [heading for heading, title in words.items() if _NEED.search(title) and not _FITS.search(title)]
     return need, [heading for heading, title in words.items() if _FITS.search(title)]
 
@@ -171,7 +172,7 @@ _BEYOND = re.compile(r"[>≥] ?(\d+(?:\.\d+)?)")
 def _beyond(mates: list[Row]) -> Iterator[Finding]:
     """`>80` is how a table writes the memory of what fails: one such row that went well, or one that failed with less."""
     beyond = [heading for row in mates for heading, cell in row.cells.items() if cell[:1] in (">", "≥")]
-    need, status = beyond[:1], _need_and_said(mates[0])[1] if beyond else []
+    need, status = beyond[:1], _need_and_said(tuple(mates[0].record.printed))[1] if beyond else []
     said = next((row.cells[need[0]] for row in mates if need and row.cells.get(need[0], "")[:1] in (">", "≥")), "")
     if len({*beyond}) != 1 or len(status) != 1:
         return
@@ -192,7 +193,7 @@ def _beyond(mates: list[Row]) -> Iterator[Finding]:
 
 
 def _fits_by_need(mates: list[Row]) -> Iterator[Finding]:
-    need, said = _need_and_said(mates[0])
+    need, said = _need_and_said(tuple(mates[0].record.printed))
     if not need or len(said) != 1:
         return
     needs: dict[Row, float] = {row: value for row in mates if (value := alone(row.record.printed.get(need[-1], "")))}
