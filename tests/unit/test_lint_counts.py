@@ -7,8 +7,8 @@ import pytest
 
 from seatrial.notes.lint import Finding, look_at
 from seatrial.notes.lint.headings import kind_beside
-from seatrial.notes.lint.text.prose import read_sentence
 from seatrial.notes.read.rows import laid_out
+from seatrial.notes.read.sentences import read_sentence
 from seatrial.tables.headings import read_heading
 
 COMPOSED = """1 node with 8 H100, sequences of 2048 tokens.

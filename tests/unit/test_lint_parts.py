@@ -13,7 +13,8 @@ from seatrial.notes.lint import digits, lint, look_at
 from seatrial.notes.lint.models.devices import device_named
 from seatrial.notes.lint.rows.nearby import Nearby
 from seatrial.notes.lint.sheet import Sheet
-from seatrial.notes.lint.text.prose import Hints, Prose, read_sentence
+from seatrial.notes.lint.text.prose import Prose
+from seatrial.notes.read.sentences import Hints, read_sentence
 from seatrial.record import Record
 
 

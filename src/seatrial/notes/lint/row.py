@@ -15,12 +15,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from seatrial.columns import AROUND, LAYOUT
+from seatrial.notes.labels import label_parameters
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.digits import Printed
 from seatrial.notes.lint.findings import Finding, Level
 from seatrial.notes.lint.headings import EXTRA, extras, field_of, fields_of, kind_beside, kinds_beside, parts_of
 from seatrial.notes.lint.models.devices import device_of, devices_in, is_preset, names_device, of_devices
-from seatrial.notes.lint.models.labels import label_parameters
 from seatrial.notes.lint.once import once
 from seatrial.notes.read.rows import holds_flops, holds_memory, laid_out
 from seatrial.notes.read.sound import MOST_MEASURED

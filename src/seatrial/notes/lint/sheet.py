@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from seatrial.notes.labels import is_mixture
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.headings import field_of, fields_of
-from seatrial.notes.lint.models.labels import is_mixture
 from seatrial.notes.lint.row import CONFIGURATION, MEASURED, MOST, NEAR, Row
 from seatrial.notes.lint.text.prose import Prose
 from seatrial.notes.read.rows import sequences

@@ -17,8 +17,8 @@ from seatrial.notes.lint.columns.relations import BELONGS, like_row
 from seatrial.notes.lint.headings import EXTRA, kind_beside
 from seatrial.notes.lint.models.throughput import SLIP, STATED_ABOVE, USUAL
 from seatrial.notes.lint.row import Row
-from seatrial.notes.lint.text.prose import read_sentence
 from seatrial.notes.lint.usual import mode, round_number
+from seatrial.notes.read.sentences import read_sentence
 
 IN_ANOTHER_ROW = 2.0
 """A row nearby has it."""

@@ -12,10 +12,10 @@ import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from seatrial.notes.labels import bits_of
 from seatrial.notes.lint.columns.relations import GRAVE, SMALL, scatters
 from seatrial.notes.lint.digits import Printed, overlap
 from seatrial.notes.lint.findings import Finding, Level
-from seatrial.notes.lint.models.labels import bits_of
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.lint.text.exceptions import excepted

@@ -16,8 +16,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from seatrial.notes.labels import label_parameters
 from seatrial.notes.lint.headings import EXTRA, is_chosen
-from seatrial.notes.lint.models.labels import label_parameters
 from seatrial.notes.lint.row import Row
 
 FIELDS = ("sec_per_it", "tflops", "tokens_per_s", "tokens_per_s_per_process", "samples_per_s", "mfu", "aggr_pflops", "world",

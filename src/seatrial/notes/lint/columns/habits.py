@@ -9,10 +9,10 @@ import math
 import re
 from collections import Counter
 
+from seatrial.notes.labels import bits_of
 from seatrial.notes.lint.columns.broken import Broken, Kept, has_flops, is_found
 from seatrial.notes.lint.columns.relations import GRAVE, RELATIONS, SMALL, Relation, Rule, is_measure, residue, slack, wobble
 from seatrial.notes.lint.headings import EXTRA
-from seatrial.notes.lint.models.labels import bits_of
 from seatrial.notes.lint.row import MEASURED, Row
 from seatrial.tables.headings import clean, normal
 from seatrial.tables.tongues import in_english

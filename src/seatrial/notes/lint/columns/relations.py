@@ -20,12 +20,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from seatrial.notes.labels import label_parameters
 from seatrial.notes.lint.columns import discover, named
 from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.headings import EXTRA
 from seatrial.notes.lint.means import NONE, WINDOW, Misses
 from seatrial.notes.lint.models.formulas import ALIKE, row_fits
-from seatrial.notes.lint.models.labels import label_parameters
 from seatrial.notes.lint.phases import ledger, steps
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet

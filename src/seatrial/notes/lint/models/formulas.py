@@ -21,9 +21,9 @@ from typing import Literal, NamedTuple
 
 from seatrial import arith
 from seatrial.errors import BadInput
+from seatrial.notes.labels import is_mixture, label_parameters
 from seatrial.notes.lint.digits import Printed, overlap
 from seatrial.notes.lint.findings import Finding
-from seatrial.notes.lint.models.labels import is_mixture, label_parameters
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.spec import Model, is_gated, round_up

@@ -16,11 +16,11 @@ from dataclasses import dataclass, replace
 
 from seatrial import arith
 from seatrial.errors import BadInput
+from seatrial.notes.labels import label_parameters
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.findings import Finding, Level
 from seatrial.notes.lint.models.formulas import ALIKE, COMMON_VOCABULARIES, LABELS, candidates, row_fits, slack
 from seatrial.notes.lint.models.known import shape_of
-from seatrial.notes.lint.models.labels import label_parameters
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.spec import Model, is_gated

@@ -15,7 +15,7 @@ from seatrial.notes.lint.models.known import SIDES_OF, places_of
 from seatrial.notes.lint.models.shapes import in_tables
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.lint.text.described import blocks
-from seatrial.notes.lint.text.prose import read_sentence
+from seatrial.notes.read.sentences import read_sentence
 
 MOST_LINES, WIDELY, COUNTED = 4000, 3, 0.03
 """Of a text that is no log; how many sides that agree make it sure which model is meant; how far counts may differ."""

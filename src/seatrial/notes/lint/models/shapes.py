@@ -17,13 +17,13 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from seatrial.notes.labels import is_mixture, label_parameters
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.models.known import shape_of
-from seatrial.notes.lint.models.labels import is_mixture, label_parameters
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.lint.text.claimed import bounds, far, slipped
-from seatrial.notes.lint.text.prose import read_sentence
+from seatrial.notes.read.sentences import read_sentence
 from seatrial.tables.headings import clean, normal, read_heading
 from seatrial.tables.tongues import in_english
 

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from seatrial.notes.labels import label_parameters
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.columns import derived, relations
 from seatrial.notes.lint.digits import Slip, as_time, slip
@@ -33,7 +34,6 @@ from seatrial.notes.lint.models.formulas import (
     left_open,
     slack,
 )
-from seatrial.notes.lint.models.labels import label_parameters
 from seatrial.notes.lint.models.model_size import MODELS_DIFFER, fits_label, of_another_shape
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet

@@ -15,8 +15,8 @@ import re
 import statistics
 from collections.abc import Iterator, Sequence
 
+from seatrial.notes.labels import label_parameters
 from seatrial.notes.lint.findings import Finding
-from seatrial.notes.lint.models.labels import label_parameters
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.tables.headings import clean

@@ -19,10 +19,10 @@ from fractions import Fraction
 from itertools import pairwise
 
 from seatrial.errors import BadInput
+from seatrial.notes.labels import experts_in
 from seatrial.notes.lint.columns import counts, relations
 from seatrial.notes.lint.digits import powers_that_lost_one, slip, slips
 from seatrial.notes.lint.findings import Finding
-from seatrial.notes.lint.models.labels import experts_in
 from seatrial.notes.lint.models.model_size import fits_label, sizes
 from seatrial.notes.lint.row import MEASURED, Row
 from seatrial.notes.lint.sheet import Sheet, fewest

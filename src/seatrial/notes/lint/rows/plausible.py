@@ -13,13 +13,13 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
+from seatrial.notes.labels import label_parameters
 from seatrial.notes.lint.columns import relations
 from seatrial.notes.lint.columns.broken import broken_and_kept
 from seatrial.notes.lint.digits import slip, slips
 from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.models.devices import device_named
 from seatrial.notes.lint.models.formulas import Reading
-from seatrial.notes.lint.models.labels import label_parameters
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.rows import shares
 from seatrial.notes.lint.rows.duplicates import same_configuration, settings

@@ -13,11 +13,11 @@ import math
 import statistics
 from collections.abc import Iterator
 
+from seatrial.notes.labels import label_parameters
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.columns.broken import broken_and_kept
 from seatrial.notes.lint.digits import Printed
 from seatrial.notes.lint.findings import Finding, Level
-from seatrial.notes.lint.models.labels import label_parameters
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
 

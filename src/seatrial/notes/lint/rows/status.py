@@ -12,10 +12,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
+from seatrial.notes.labels import label_parameters
 from seatrial.notes.lint.digits import alone, slip
 from seatrial.notes.lint.findings import Finding, Level
 from seatrial.notes.lint.headings import field_of, kind_beside
-from seatrial.notes.lint.models.labels import label_parameters
 from seatrial.notes.lint.phases.totals import is_aggregate
 from seatrial.notes.lint.row import MEASURED, Row
 from seatrial.notes.lint.sheet import Sheet

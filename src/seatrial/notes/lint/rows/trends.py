@@ -16,11 +16,11 @@ from functools import lru_cache
 
 import numpy as np
 
+from seatrial.notes.labels import label_parameters
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.columns.broken import broken_and_kept
 from seatrial.notes.lint.digits import places, slips
 from seatrial.notes.lint.findings import Finding
-from seatrial.notes.lint.models.labels import label_parameters
 from seatrial.notes.lint.row import CONFIGURATION, Row
 from seatrial.notes.lint.rows.duplicates import settings
 from seatrial.notes.lint.sheet import Sheet

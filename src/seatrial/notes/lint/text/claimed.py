@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.sheet import Sheet
-from seatrial.notes.lint.text.prose import read_sentence
 from seatrial.notes.lint.usual import round_number
+from seatrial.notes.read.sentences import read_sentence
 from seatrial.notes.read.sound import MOST_COUNTED
 from seatrial.tables.headings import NUMBER, decimal
 from seatrial.tables.tongues import in_english

@@ -12,9 +12,9 @@ import re
 import statistics
 from collections.abc import Iterator
 
+from seatrial.notes.labels import label_parameters
 from seatrial.notes.lint.findings import Finding, Level
 from seatrial.notes.lint.models.formulas import ALIKE
-from seatrial.notes.lint.models.labels import label_parameters
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.lint.text.claimed import bounds, slipped

@@ -12,12 +12,12 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from seatrial.notes.labels import is_mixture, label_parameters
 from seatrial.notes.lint.digits import slip, slips
 from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.models.known import SIDES_OF, named_in
-from seatrial.notes.lint.models.labels import is_mixture, label_parameters
 from seatrial.notes.lint.sheet import Sheet
-from seatrial.notes.lint.text.prose import read_sentence
+from seatrial.notes.read.sentences import read_sentence
 from seatrial.tables import Problem
 from seatrial.tables.headings import clean, normal, read_heading
 from seatrial.tables.tongues import in_english

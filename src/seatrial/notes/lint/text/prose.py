@@ -1,522 +1,27 @@
-"""What the sentences around tables say: hyperparameters, the device, the memory that can be used.
+"""What the sentences around tables say: the device, the memory that can be used, peaks, prices, formulas.
 
     Prose.of(text).capacity(120)                  the limit that holds at line 120, with the words that say so
-    Hints(lines).near(line=31, label="8B")        {"layers": 32, "hidden": 4096, ...}
+    Prose.of(text).hints                          the settings that sentences state: see `sentences`
 
-The importer takes settings only from lines that are little else; lint may read more loosely, because what it takes from a
-sentence is marked as inferred and has to prove itself on the rows. A sentence holds where the importer's statements do (see
-`Tree`): the innermost section wins, in it the text nearest above; two values between the same two tables give none.
+What lint takes from a sentence has to prove itself on the rows.
 """
 from __future__ import annotations
 
 import bisect
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import pairwise
 
 from seatrial.notes.lint import means
 from seatrial.notes.lint.models.devices import OF_DEVICES_SOLD, device_named, presets_in
-from seatrial.notes.lint.models.labels import label_parameters
 from seatrial.notes.lint.text import exceptions
-from seatrial.notes.read.gapped import may_begin, pipes_of_gaps
-from seatrial.notes.read.htmltables import pipes_of_html
-from seatrial.notes.read.led import led_sections
-from seatrial.notes.read.markdown import is_delimiter, scan
-from seatrial.notes.read.outline import HEADING, Chapters, Outline, Tree
-from seatrial.notes.read.sound import MOST_COUNTED
-from seatrial.notes.read.wikitables import pipes_of_wiki
-from seatrial.record import Record
+from seatrial.notes.read.outline import Chapters, Outline
+from seatrial.notes.read.sentences import Hints, piped
 from seatrial.spec import Device
-from seatrial.tables.headings import clean
 from seatrial.tables.tongues import in_english
-
-_N = r"(\d{1,3}(?:,\d{3})+(?!\d)(?:\.\d+)?|\d+(?:\.\d+)?)\s?([kK]?)(?![\w%.]*\d)"
-_LENGTHS = "(?:256|512|768|1024|1536|2048|3072|4096|6144|8192|12288|16384|32768|65536|131072)"
-_IS = r"\s*(?:\bof\b|\bis\b|=|:)?\s*"
-_NO_TOKENS = r"(?!\s?[MBmb]\b|\s?(?:[MkB] ?)?tok)"
-_DEVICE = r"(?:[AHVBP]\d{2,3}s?|MI\d+X?|GH200|GPUs?|cards|devices|accelerators|processes|ranks)"
-PATTERNS: dict[str, tuple[str, ...]] = {
-    "layers": (rf"\b(?:num_|n_?)?(?:hidden_)?layers?{_IS}{_N}", rf"{_N}[ -](?:transformer )?layers?\b", rf"\bl\s?=\s?{_N}"),
-    "hidden": (
-        rf"\b(?:n_?)?hidden(?:[ _-](?:size|dim(?:ension)?|width))?{_IS}{_N}",
-        rf"\b(?:d_?model|dim|emb(?:ed(?:ding)?)?(?:[ _-]dim(?:ension)?)?){_IS}{_N}",
-        rf"{_N}[ -]hidden\b",
-        r"(?<![\w.])d[ =]{0,3}(\d{3,5})()(?![\d.,]\d|\w)",
-        rf"\bh\s?=\s?{_N}",
-    ),
-    "kv_heads": (
-        rf"{_N}[ -](?:kv|key[ -/]value|query)[ -](?:heads?|groups?)\b",
-        rf"{_N} groups?(?: of)? (?:kv|key[ -/]values?)\b",
-        rf"\bheads?\b ?[/,(]+ ?{_N} (?:kv|key[ -/]values?)\b",
-        rf"\b(?:(?:num_|n_)?(?:key_value|kv)[ _-]heads?|(?:num_)?query[ _-]groups?|gqa){_IS}{_N}",
-        rf"\bn?_?kv\s?=\s?{_N}",
-        rf"{_N} (?:of them )?for (?:the )?(?:kv|keys?(?:(?: and |/)values?)?)\b",
-    ),
-    "heads": (
-        rf"(?<!kv )(?<!kv-)(?<!kv_)(?<!value )\b(?:num_|n_?)?(?:attention_)?heads?(?! of\b){_IS}{_N}",
-        rf"{_N}[ -](?:attention |query )?heads?\b",
-        rf"\ba\s?=\s?{_N}",
-    ),
-    "ffn": (rf"\b(?:d_?ff|ffn|feed[ -]forward|intermediate|mlp|\w+glu)"
-            rf"(?:[ _-](?:hidden|size|dim(?:ension)?|width))*{_IS}{_N}",),
-    "seq": (
-        rf"\b(?:seq(?:uence)?(?:[ _-]?len(?:gth)?)?|context(?:[ _-]len(?:gth)?)?|max_target_length|block[ _]size){_IS}{_N}",
-        rf"{_N}[ -](?:tokens? )?(?:context|sequence length)\b",
-        rf"{_N}[ -]tokens? ?(?:per|a|/|each) ?(?:sequence|sample)\b",
-        rf"\b(?:sequences|samples|examples) (?:of|(?:padded|packed|truncated|cut|cropped) (?:to|at)) {_N}(?: tokens)?\b",
-        rf"\bs\s?=\s?{_N}",
-        rf"\bT\s?=\s?(?:(?={_LENGTHS}(?!\w))|(?=\d{{1,3}}k)){_N}",
-    ),
-    "vocab": (rf"\bvocab(?:ulary)?(?:[ _-](?:size|length))?{_IS}{_N}", rf"\bV\s?=\s?{_N}"),
-    "gbs": (
-        rf"\b(?:(?:global|total|effective|overall)[ _-]?batch|batch[ _-](?:global|total|effective))(?:[ _-]?size)?"
-        rf"(?:\s*\((?=\d))?{_IS}{_N}{_NO_TOKENS}",
-        rf"\bGBS{_IS}{_N}{_NO_TOKENS}",
-        rf"\bbatch(?:es)? of {_N}{_NO_TOKENS}\s?(?:sequences|samples)\b",
-    ),
-    "mbs": (rf"\b(?:micro[ _-]?|local[ _-]|per[ -](?:device|gpu|chip|rank)[ -])batch(?:[ _-]?size)?{_IS}{_N}{_NO_TOKENS}",
-            rf"\bMBS{_IS}{_N}"),
-    "tp": (rf"\bTP{_IS}{_N}", rf"\btensor[ _-](?:model[ _-])?parallel(?:ism)?(?:[ _-](?:size|degree))?{_IS}{_N}"),
-    "pp": (rf"\bPP{_IS}{_N}", rf"\bpipeline[ _-](?:model[ _-])?parallel(?:ism)?(?:[ _-](?:size|degree))?{_IS}{_N}"),
-    "gpus": (
-        rf"\b(?:on|with|using|across|,) (\d+)()\s?[x×]?\s?(?:[\w-]+ )?{_DEVICE}\b"
-        r"(?![^.|\n]{0,14}?(?:\bper\b|/|\ba\b|each) ?node)",
-    ),
-    "procs_per_node": (
-        rf"\b(\d+)()\s?[x×]?\s?(?:[\w-]+ ){{0,3}}?{_DEVICE}\b[^.|\n]{{0,12}}?(?:\bper\b|/|\ba\b|\beach\b) ?node",
-        rf"\bnodes?\b,? ?(?:of|with|has|have|each(?: with| has)?|are|contains?)? ?(\d+)()\s?[x×]?\s?(?:[\w-]+ ){{0,2}}?"
-        rf"{_DEVICE}\b",
-        rf"\b(\d)()\s?[x×]\s?(?:[\w-]+ )?{_DEVICE}\b",
-        r"\b(\d+)()-GPU nodes?\b",
-        r"\bnodes of (\d{1,2})()(?=\s*(?:[.,;)]|$))",
-        rf"\b{_DEVICE}\b[^.|\n\d]{{0,4}}(?:\(?\d+ ?Gi?B\)?)?[ ,;:(]+(\d+)() (?:of them )?"
-        r"(?:per|a|to a|in a|in each|on each) node\b",
-    ),
-}
-"""Field -> what a sentence may say, the surest first; each with a number and perhaps a k for thousands."""
-_NO_STEP = "".join(f"(?<!{what} {verb} )" for what in ("step", "iteration", "update", "batch")
-                   for verb in ("is", "has", "sees", "takes", "=", "of"))  # fmt: skip
-_NO_STEP += "".join(f"(?<!{what}s {sign})" for what in ("sequence", "sample", "seq") for sign in ("= ", "≈ ", r"\(", "→ "))
-"""`a step is 16k tokens`, `8 sequences = 16k tokens`, and `2 × 2048 tokens` a pair: not the length of one sequence."""
-LOOSE: dict[str, tuple[str, ...]] = {
-    "seq": (rf"(?=\d)(?<![x×*\d.,])(?<![x×*] ){_NO_STEP}{_N}[ -]tokens?\b(?! ?(?:per|/|a|in|of|global|for|budget)\b)(?!/)",
-            rf"(?:^|[,;(]) ?length{_IS}(?={_LENGTHS}(?!\w)){_N}"),
-    "gbs": (rf"(?<!micro )(?<!micro-)(?<!local )(?<!per )(?<![\w-])batch{_IS}{_N}{_NO_TOKENS}"
-            r"(?! (?:per|a|each)| ?[x×*] ?\d)",
-            rf"\b{_N} (?:sequences|samples)(?: (?:a|per|each) (?:step|iteration|update)\b|[.,;]|$)"),
-    "gpus": (rf"(?:^|[\s(])(\d+)()\s?[x×]?\s?(?:[\w-]+ )?{_DEVICE}(?!\w)"
-             r"(?![^.|\n]{0,14}?(?:\bper\b|/|\ba\b|each|to a|je) ?node)",),
-}
-"""What a sentence hardly says surely: it may serve to read rows, and is never held against them."""
-
-
-def _shapes_of(text: str) -> dict[str, dict[str, object]]:
-    """Of a line that speaks of several sizes what it says of each: behind its label, or before it where they come first."""
-    marks = list(_LABEL.finditer(text))
-    wanted = {name: _COMPILED[name] for name in SHAPE}
-    before = bool(_values_of(text[: marks[0].start()], wanted))
-    ends = [0, *(mark.end() for mark in marks)] if before else [*(mark.start() for mark in marks), len(text)]
-    parts: dict[str, dict[str, object]] = {}
-    for mark, start, end in zip(marks, ends, ends[1:]):
-        parts.setdefault(f"{mark[1]}{mark[2]}".upper(), {}).update(_values_of(text[start:end], wanted))
-    return parts
-
-
-_Cues = tuple[tuple[str, ...], ...]
-_OF_SEQ = ("seq", "context", "=", "token", "target", "block")
-_CUES: dict[str, _Cues] = {
-    "layers": (("layer",), (" layer", "-layer"), ("=",)),
-    "hidden": (("hidden",), ("model", "dim", "emb"), (" hidden", "-hidden"), ("hidden", "model", "dim", "emb", "=", "layer"),
-               ("=",)),
-    "kv_heads": (("kv", "key", "query"), ("group",), ("kv", "key"), ("kv", "key", "query", "gqa"), ("kv",), ("kv", "key")),
-    "heads": (("head",), (" head", "-head"), ("=",)),
-    "ffn": (("ffn", "d_ff", "dff", "feed", "intermediate", "mlp", "glu"),),
-    "seq": (("seq", "context", "target", "block"), ("context", "sequence"), ("token",), _OF_SEQ, ("=",), ("=",)),
-    "vocab": (("vocab",), ("=",)), "gbs": (("batch",), ("gbs",), ("batch",)), "mbs": (("batch",), ("mbs",)),
-    "tp": (("tp",), ("tensor",)), "pp": (("pp",), ("pipeline",)),
-}  # fmt: skip
-"""Letters one of which each pattern needs: most lines of a long file have none of them."""
-_OF_NODES: dict[str, _Cues] = {
-    "gpus": (("",),), "procs_per_node": (("node",), ("node",), ("x", "×"), ("node",), ("node",), ("node",)),
-}
-"""The same of those that need a device besides."""
-_LOOSE_CUES: dict[str, _Cues] = {"seq": (("token",), ("length",)), "gbs": (("batch",), ("sequences", "samples")),
-                                 "gpus": (("",),)}  # fmt: skip
-Pattern = tuple[tuple[str, ...], re.Pattern[str]]
-_CAPITAL = (r"\bV", r"\bT\s")
-"""Letters that mean it where they are capital alone."""
-
-
-def _compiled(wanted: dict[str, tuple[str, ...]], cues: dict[str, _Cues]) -> dict[str, list[Pattern]]:
-    return {name: [(each, re.compile(pattern, re.NOFLAG if pattern.startswith(_CAPITAL) else re.IGNORECASE))
-                   for each, pattern in zip(cues[name], patterns, strict=True)]
-            for name, patterns in wanted.items()}  # fmt: skip
-
-
-_COMPILED, _LOOSE = _compiled(PATTERNS, _CUES | _OF_NODES), _compiled(LOOSE, _LOOSE_CUES)
-_ALL_CUES = {cue for each in _CUES.values() for cues in each for cue in cues} | {
-    "sequences", "samples", "recomp", "checkpoint", "expert", "moe", "mixt", "llama", "glu"}  # fmt: skip
-_OF_DEVICES = re.compile(r"[ahvbp]\d\d|mi\d|gpu|card|device|accelerator|process|rank")
-"""Letters of what `_DEVICE` matches."""
-_WORDS_FOR = {"one": 1, "a": 1, "single": 1, "two": 2, "three": 3, "four": 4, "six": 6, "eight": 8, "sixteen": 16}
-_NODES_OF = re.compile(
-    rf"\b(\d{{1,5}}|{'|'.join(_WORDS_FOR)}) (?:[\w-]+ )?nodes?\b(?:,| of| with|:| x| ×| each with| \()?\s*(\d{{1,5}})\s?"
-    rf"[x×]?\s?(?:[\w-]+ ){{0,2}}?{_DEVICE}(?!\w)(?! ?(?:hours?|h)\b)", re.IGNORECASE
-)
-"""`8 nodes x 8 B200`, `one node, 8x H100`: how many devices there are in all."""
-_LONG = re.compile(r"\d{40}")
-_SAYS = re.compile(r"\d|llama|glu|recompu|checkpointing|expert|moe", re.IGNORECASE)
-_SELECTIVE = re.compile(r"\bselective\b", re.IGNORECASE)
-SHAPE = ("layers", "hidden", "heads", "kv_heads", "ffn")
-_RANGES = {"layers": (1, 1000), "hidden": (32, 200_000), "heads": (1, 1024), "kv_heads": (1, 1024), "ffn": (64, 1_000_000),
-           "gbs": (1, 1_000_000), "mbs": (1, 4096), "tp": (1, 64), "pp": (1, 256), "gpus": (16, 1_000_000),
-           "seq": (16, 2_000_000), "vocab": (100, 2_000_000), "procs_per_node": (1, 64)}  # fmt: skip
-_LABEL = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)[ -]?([MBT])(?![\w])")
-_NO = re.compile(
-    r"\b(?:no|without|w/o)\b[ \w]{0,12}(?:activation|gradient)?[ -]?(?:recompute|recomputation|checkpointing)", re.IGNORECASE
-)
-_FULL = re.compile(
-    r"(?:full|with|\\w|w/)? ?(?:activation|gradient)?[ -](?:recompute|recomputation|checkpointing)\b", re.IGNORECASE
-)
-_EXPERTS = re.compile(r"\bMoE\b|\bexperts\b|\bmixture[ -]of|\bmixtral", re.IGNORECASE)
-_GLU = re.compile(r"\bllama|\bswiglu|\bgeglu|\bglu\b", re.IGNORECASE)
-
-
-_LATER = ("seq", "gbs", *SHAPE)
-
-
-@lru_cache(maxsize=4096)
-def _is_of(label: str, other: str) -> bool:
-    """Whether parameters are those of a label that rounds them: 6.74B of 7B."""
-    own, its = label_parameters(label), label_parameters(other)
-    return label.upper() == other or bool(own and its and its[1] < own[1] and abs(own[0] - its[0]) <= own[1])
-
-
-class Hints:
-    def __init__(self, lines: tuple[str, ...]) -> None:
-        self.lines = lines
-        self._found: dict[int, dict[str, object]] = {}
-        self._loosely: dict[int, dict[str, object]] = {}
-        self._near: dict[tuple[int | None, str], dict[str, object]] = {}
-        self._seen: dict[tuple[int, int], list[tuple[int, tuple[int, int]]]] = {}
-        self._later: dict[tuple[object, ...], bool] = {}
-
-    def enriched(self, record: Record) -> Record:
-        """The record with what sentences near it say of fields that it leaves open, marked as inferred."""
-        if record.table is None or not self.lines:
-            return record
-        # What the importer inferred comes from farther away than a sentence of the row's own section.
-        hints, context, inferred = self._of(record), record.context, record.inferred
-        later = [name for name in _LATER if name in hints and name in context and self._speaks_later(record, name)]
-        if later and not ("layers" in later and "hidden" in later):
-            later = [name for name in later if name not in SHAPE]  # another model is another depth and width
-        new = {name: value for name, value in hints.items() if name != "experts"
-               and (name in inferred or name in later or getattr(record, name) in (None, ""))}  # fmt: skip
-        if "gpus" in new and (record.gpus or record.nodes or record.dp):
-            del new["gpus"]
-        if "kv_heads" in new and record.heads is None and "heads" not in new:
-            # Heads that share their keys are 128 wide nearly always.
-            heads, rest = divmod(int(new.get("hidden") or record.hidden or 0), 128)  # type: ignore[call-overload]
-            if not heads or rest or heads % 8 or heads % int(new["kv_heads"]):  # type: ignore[call-overload]
-                del new["kv_heads"]
-            else:
-                new["heads"] = heads
-        if not new:
-            return record
-        new["inferred"] = tuple(sorted({*record.inferred, *new}))
-        if later:
-            new["context"] = {name: stated for name, stated in record.context.items() if name not in later}
-        return record.changed(new)
-
-    def _speaks_later(self, record: Record, name: str) -> bool:
-        """Whether a sentence between the row and what the importer took from farther above says otherwise."""
-        stated = record.context[name]
-        if stated.value != getattr(record, name) or stated.line > (record.source_line or 0):
-            return False
-        key = record.table, record.size_label, name, stated.line
-        if key not in self._later:
-            self._later[key] = self._said_between(record, name, stated.line)
-        return self._later[key]
-
-    def _said_between(self, record: Record, name: str, above: int) -> bool:
-        tree, at = self.sections, record.source_line or 0
-        depth = {section: place for place, section in enumerate(tree.chain(tree.at(at)))}
-        theirs = depth.get(tree.scope(tree.at(above)), len(depth))
-        for number, (scope, _) in self._visible(at):
-            if self._said(number).get(name) == self._of(record)[name]:
-                return (scope, -number) < (theirs, -above) and any(
-                    line.lstrip().startswith("|") for line in self.lines[above:number])  # fmt: skip
-        return False
-
-    def _of(self, record: Record) -> dict[str, object]:
-        # All rows of a table stand under the same text.
-        key = (record.table, record.size_label)
-        if key not in self._near:
-            near = self.near(record.source_line or 0, record.size_label)
-            self._near[key] = {name: value for name, value in near.items()
-                               if not isinstance(value, (int, float)) or value <= MOST_COUNTED}  # fmt: skip
-        return self._near[key]
-
-    def line_of(self, record: Record, name: str) -> int | None:
-        """The line nearest above that says what a row has in a field."""
-        value = getattr(record, name)
-        return next((n for n, _ in self._visible(record.source_line or 0) if self._said(n).get(name) == value), None)
-
-    def nearest(self, record: Record, name: str, *, surely: bool) -> tuple[object, int] | None:
-        """What the text nearest above a row says of a field, and in which line."""
-        for number, _ in self._visible(record.source_line or 0):
-            said = self._said(number) if surely else {**self._loose(number), **self._said(number)}
-            if name in said:
-                return said[name], number
-        return None
-
-    def mixture(self, record: Record) -> bool:
-        """Whether the text around a row speaks of experts."""
-        return record.table is not None and bool(self.lines) and "experts" in self._of(record)
-
-    def near(self, line: int, label: str = "") -> dict[str, object]:
-        loosely, surely = self._agreed(line, label, self._loose), self._agreed(line, label, self._said)
-        # What is hardly said counts before what is surely said of a table farther above.
-        nearer = {name: pair for name, pair in loosely.items() if name not in surely or pair[0] < surely[name][0]}
-        return {name: value for name, (_, value) in {**surely, **nearer}.items()}
-
-    def devices(self, line: int) -> int | None:
-        """How many devices the text near a line speaks of."""
-        found = self.near(line).get("gpus")
-        return found if isinstance(found, int) else None
-
-    def _agreed(
-        self, line: int, label: str, read: Callable[[int], dict[str, object]]
-    ) -> dict[str, tuple[tuple[int, int], object]]:
-        """What the innermost text says, and how far away it is: by sections, and by the tables between."""
-        said: dict[str, tuple[tuple[int, int], set[object]]] = {}
-        for number, place in self._visible(line):
-            message = read(number)
-            if isinstance(apart := message.get("except"), dict):
-                own = apart.get(label.upper(), {})
-                message = {name: value for name, value in {**message, **own}.items() if value is not None and name != "except"}
-            if isinstance(shapes := message.get("shapes"), dict):
-                rest = {name: value for name, value in message.items() if name not in (*SHAPE, "shapes")}
-                told = [part for part in shapes.values() if part]
-                only = told[0] if len(told) == 1 and label.upper() not in shapes else {}  # beside a number of tokens
-                message = {**rest, **shapes.get(label.upper(), only)}
-            labels = message.get("labels")
-            other_model = bool(label) and isinstance(labels, set) and not any(_is_of(label, one) for one in labels)
-            for name, value in message.items():
-                if name != "labels" and not (other_model and name in SHAPE):
-                    first, values = said.setdefault(name, (place, set()))
-                    if first == place:
-                        values.add(value)
-        return {name: ((place[0], -place[1]), next(iter(values))) for name, (place, values) in said.items() if len(values) == 1}
-
-    def _visible(self, line: int) -> list[tuple[int, tuple[int, int]]]:
-        """The lines of text above that hold for a table at `line`, the nearest first; with the section and the tables above."""
-        tree, text = self._tree
-        key = tree.at(line), bisect.bisect_left(text, (line,))
-        if key not in self._seen:
-            depth = {section: place for place, section in enumerate(tree.chain(key[0]))}
-            seen = [(depth[scope], -number, after) for number, section, after in text[: key[1]]
-                    if (scope := tree.scope(section)) in depth]  # fmt: skip
-            self._seen[key] = [(-number, (scope, after)) for scope, number, after in sorted(seen)]
-        return self._seen[key]
-
-    @cached_property
-    def _tree(self) -> tuple[Tree, list[tuple[int, int, int]]]:
-        """The sections, and of each line of text its number, its section and how many tables stand above it."""
-        tree, text, tables, in_table = Tree(), [], 0, False
-        for token in scan(led_sections(_but_rows(self.lines))):
-            if token.kind != "text":
-                tables += not in_table
-                in_table = True
-                tree.mark_rows()
-            elif token.text.strip() and not (token.fenced and token.text.lstrip().startswith("#")):
-                in_table = False
-                if (heading := HEADING.match(token.text)) and not token.fenced:
-                    tree.open(token.line, len(heading.group(1)), heading.group(2))
-                if self._said(token.line) or self._loose(token.line):
-                    text.append((token.line, len(tree.sections) - 1, tables))
-        return tree, text
-
-    def among(self, lines: tuple[str, ...]) -> Hints:
-        """Of some of the lines, the others being empty: what is read already is not read again."""
-        tree, text = self._tree
-        made = Hints(lines)
-        made._found, made._loosely = self._found, self._loosely
-        made.__dict__["_tree"] = tree, [each for each in text if lines[each[0] - 1]]
-        return made
-
-    @property
-    def sections(self) -> Tree:
-        return self._tree[0]
-
-    def _said(self, number: int) -> dict[str, object]:
-        if number not in self._found:
-            self._found[number] = read_sentence(self.lines[number - 1])
-        return self._found[number]
-
-    def _loose(self, number: int) -> dict[str, object]:
-        if number not in self._loosely:
-            self._loosely[number] = _read_loosely(self.lines[number - 1])
-        return self._loosely[number]
-
-
-def _but_rows(lines: tuple[str, ...]) -> Iterator[tuple[int, str]]:
-    """The lines, of a table between pipes those that it is told by: whatever stands right below is a row of it too."""
-    below, ruled = 0, False
-    for number, line in enumerate(lines, 1):
-        below = below + 1 if line[:1] == "|" else 0
-        if below == 2:
-            ruled = is_delimiter(line)
-        if below < 4 or not ruled:
-            yield number, line
-
-
-@lru_cache(maxsize=4096)
-def _read_loosely(text: str) -> dict[str, object]:
-    """The same of what a line hardly says surely."""
-    plain = len(text) <= 2000 and any(map(str.isdigit, text)) and not _LONG.search(text)
-    english = _in_english(text)[0] if plain else ""
-    found = _values_of(english, _LOOSE) if english else {}
-    if not _in_use(found.get("seq")):
-        found.pop("seq", None)
-    return found
-
-
-@lru_cache(maxsize=64)
-def _in_english(text: str) -> tuple[str, bool]:
-    """A line that may say something, and whether it was translated; asked for what it says surely, and for what hardly."""
-    english = in_english(text)
-    return (english, english is not text) if _has_cue(english) else ("", False)
-
-
-def _has_cue(text: str) -> bool:
-    letters = text.casefold()
-    for cue in _ALL_CUES:  # asked of every line: no generator
-        if cue in letters:
-            return True
-    return _OF_DEVICES.search(letters) is not None
-
-
-def _in_use(seq: object) -> bool:
-    """Whether people train on sequences of such a length: a power of two, or three of them."""
-    return isinstance(seq, int) and seq >= 256 and seq // (seq & -seq) in (1, 3)
-
-
-@lru_cache(maxsize=4096)
-def read_sentence(text: str) -> dict[str, object]:
-    """What one line says; a field with two different values is left out. Notes say the same above table after table."""
-    if (
-        len(text) > 2000
-        or _LONG.search(text)  # no number that was ever measured, and the patterns take its length squared
-        or not _SAYS.search(text)
-        or "iteration " in text
-        and " | " in text
-    ):
-        return {}
-    text, translated = _in_english(text)
-    if not text:
-        return {}
-    if translated:
-        text = _THOUSANDS.sub(r"\1\2", text)  # 65 536, as English does not write it
-    text, apart = _without_exceptions(text)
-    letters = text.casefold()
-    found: dict[str, object] = {**_values_of(text, _COMPILED), **({"except": apart} if apart else {})}
-    if "node" in letters and "gpus" not in found and (devices := _in_all(text)):
-        found["gpus"] = devices
-    if found.get("procs_per_node") == found.get("gpus", 0) and "nodes," in letters:
-        del found["procs_per_node"]  # `4 nodes, 32 GPUs`: those of all
-    labels = {f"{m[1]}{m[2]}".upper() for m in _LABEL.finditer(text)} if found else set()
-    if labels:
-        found["labels"] = labels
-    if len(labels) > 1 and any(name in found for name in SHAPE):
-        found["shapes"] = _shapes_of(text)
-    if "recomp" not in letters and "checkpoint" not in letters:
-        pass
-    elif _SELECTIVE.search(text):
-        found["recompute"] = "selective"
-    elif _NO.search(text):
-        found["recompute"] = "none"
-    elif _FULL.search(text):
-        found["recompute"] = "full"
-    if ("expert" in letters or "moe" in letters or "mixt" in letters) and _EXPERTS.search(text):
-        found["experts"] = True
-    if ("llama" in letters or "glu" in letters) and _GLU.search(text):
-        found["family"] = "llama"
-    return found
-
-
-def _in_all(text: str) -> int | None:
-    """Nodes times their devices; `2 nodes, 16x MI300X` has said both already."""
-    counts = set()
-    for match in _NODES_OF.finditer(text):
-        nodes, each = _WORDS_FOR.get(match[1].lower()) or int(match[1]), int(match[2])
-        counts.add(each if nodes and each > 8 and each % nodes == 0 and each // nodes in (4, 8) else nodes * each)
-    return counts.pop() if len(counts) == 1 and min(counts) > 1 else None
-
-
-_THOUSANDS = re.compile(r"(?<![\d.,] )\b(\d{1,3}) (\d{3})\b(?! ?\d)")
-_ONE = r"(?:(?:for|in|of) )?(?:the )?(?<![\w.])(\d+(?:\.\d+)?)[ -]?([MBT])(?!\w)"
-_BUT = re.compile(rf"\b(?:except(?:ing)?|but|apart from|other than) {_ONE}(?: model)?(?:\s*\(([^()]*)\))?"
-                  rf"|\({_ONE}:\s*([^()]*)\)", re.IGNORECASE)  # fmt: skip
-_BUTS = ("except", "but", "apart from", "other than", "(")
-_PLAIN_GPT = re.compile(r"\b(?:plain|ordinary|classic|standard) (?:GPT|MLP)|\bGPT-?2\b|\bgelu\b", re.IGNORECASE)
-_SUBJECTS = {"kv_heads": "kv head", "vocab": "vocab", "ffn": "ffn", "layers": "layer", "hidden": "hidden", "heads": "head",
-             "seq": "sequence"}  # fmt: skip
-
-
-def _without_exceptions(text: str) -> tuple[str, dict[str, dict[str, object]]]:
-    """`all have as many KV heads as heads, except the 1.1B (4)`: what holds for the others, and what for that size.
-
-    What the clause says is not said of the size; what stands in brackets is."""
-    if not any([cue in text.casefold() for cue in _BUTS]) or not _BUT.search(text):
-        return text, {}
-    apart: dict[str, dict[str, object]] = {}
-    for clause in re.split(r"(?<=[;.])\s(?![^()]*\))", text):
-        for match in _BUT.finditer(clause):
-            size, inside = f"{match[1] or match[4]}{match[2] or match[5]}".upper(), match[3] or match[6] or ""
-            rest = clause[: match.start()] if match[4] is None else clause[: match.start()].rpartition(",")[2]
-            own = apart.setdefault(size, {})
-            own |= dict.fromkeys(_values_of(rest, _COMPILED)) | ({"family": None} if _GLU.search(rest) else {})
-            own |= _values_of(inside, _COMPILED) | ({"family": "gpt2"} if _PLAIN_GPT.search(inside) else {})
-            subject = next((name for name, word in _SUBJECTS.items() if word in rest.casefold()), "")
-            if subject and inside.strip().isdecimal() and len(inside.strip()) < 8:
-                own[subject] = int(inside)
-    return _BUT.sub(" ", text), apart
-
-
-def _values_of(text: str, wanted: dict[str, list[Pattern]]) -> dict[str, object]:
-    found: dict[str, object] = {}
-    rest = text
-    letters = text.casefold()
-    devices = _OF_DEVICES.search(letters)
-    for name, patterns in wanted.items():
-        if name in _OF_NODES and not devices:
-            continue
-        for cues, pattern in patterns:
-            for cue in cues:  # asked of every line: no generator
-                if cue in letters:
-                    break
-            else:
-                continue
-            values = set()
-            for match in pattern.finditer(rest):
-                number = match[1].replace(",", "")
-                # 2.048 of what is counted are thousands, written as much of Europe does.
-                number = number.replace(".", "") if re.fullmatch(r"\d{1,3}\.\d{3}", number) else number
-                value = float(number) * (1024 if match[2] and name == "seq" else 1000 if match[2] else 1)
-                low, high = _RANGES[name]
-                if value == int(value) and low <= value <= high:
-                    values.add(int(value))
-            if len(values) == 1:
-                found[name] = values.pop()
-                rest = pattern.sub(" ", rest) if name == "kv_heads" else rest
-            if name in found or len(values) > 1:
-                break
-    return found
-
 
 _LIMIT = re.compile(
     r"\b(?:max(?:imum)?(?: usable)?|usable(?: maximum| memory)?|at most|limit|capacity)\b"
@@ -587,7 +92,6 @@ def peaks_in(lines: Iterable[str]) -> list[float]:
 
 MOST_ABOVE = 12
 """Lines that belong to a table below them."""
-_OF_A_WIKI = re.compile(r"(?m)^(?:={1,6} ?\w|h[1-6]\. |\\(?:sub)*section)")
 
 
 @dataclass(frozen=True)
@@ -616,20 +120,7 @@ class Prose:
 
     @classmethod
     def of(cls, text: str) -> Prose:
-        lines = text.splitlines()
-        if _OF_A_WIKI.search(text):
-            for number, line in pipes_of_wiki(enumerate(text.splitlines(), 1)):
-                if line.startswith("#"):
-                    lines[number - 1] = line
-        if "</" in text:
-            for number, line in pipes_of_html(enumerate(text.splitlines(), 1)):
-                if line and not is_delimiter(line):
-                    lines[number - 1] = line if line.startswith(("|", "#")) else clean(line) if "<" in line else line
-        if any(map(may_begin, lines)):
-            for number, line in pipes_of_gaps(enumerate(text.splitlines(), 1)):
-                if line and not is_delimiter(line):
-                    lines[number - 1] = line
-        return cls(tuple(lines))
+        return cls(piped(text))
 
     def right_above(self, line: int) -> tuple[str, ...]:
         """The lines between the table of a row and what stands above it: a heading, or another table."""
@@ -642,11 +133,7 @@ class Prose:
 
     def heard(self, chapters: Chapters, part: int) -> Prose:
         """The text of a chapter and what speaks for it, each line where it was."""
-        heard, lines = chapters.heard(part), list(self.lines)
-        for (start, of), (end, _) in pairwise([*chapters.runs(), (len(lines) + 1, part)]):
-            if of not in heard:
-                lines[start - 1 : end - 1] = [""] * (end - start)
-        return self._of_lines(lines)
+        return self._of_hints(self.hints.heard(chapters, part))
 
     def at(self, line: int) -> Prose:
         """The text that speaks for a row, as the importer has it: its sections, and those that set them up."""
@@ -658,12 +145,12 @@ class Prose:
             for index, (start, end) in enumerate(pairwise([*starts, len(lines) + 1])):
                 if tree.scope(index) not in chain:
                     lines[start - 1 : end - 1] = [""] * (end - start)
-            self._parts[section] = self if tuple(lines) == self.lines else self._of_lines(lines, self)
+            self._parts[section] = self if tuple(lines) == self.lines else self._of_hints(self.hints.among(tuple(lines)), self)
         return self._parts[section]
 
-    def _of_lines(self, lines: list[str], whole: Prose | None = None) -> Prose:
-        made = Prose(tuple(lines), whole=whole)
-        made.__dict__["hints"] = self.hints.among(made.lines)
+    def _of_hints(self, hints: Hints, whole: Prose | None = None) -> Prose:
+        made = Prose(hints.lines, whole=whole)
+        made.__dict__["hints"] = hints
         return made
 
     @cached_property
