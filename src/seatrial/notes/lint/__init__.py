@@ -28,7 +28,7 @@ from seatrial.notes.lint.text.prose import Prose
 from seatrial.notes.read import LARGEST_MIB, import_file
 from seatrial.notes.read.exported import text_of_export
 from seatrial.notes.read.files import SilentLog
-from seatrial.notes.read.markdown import heading_of_org
+from seatrial.notes.read.scan import heading_of_org
 from seatrial.record import Record
 from seatrial.tables import Problem
 

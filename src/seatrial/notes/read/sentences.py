@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import bisect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, lru_cache
 from itertools import pairwise
 
@@ -19,8 +19,8 @@ from seatrial.notes.labels import label_parameters
 from seatrial.notes.read.gapped import may_begin, pipes_of_gaps
 from seatrial.notes.read.htmltables import pipes_of_html
 from seatrial.notes.read.led import led_sections
-from seatrial.notes.read.markdown import is_delimiter, scan
 from seatrial.notes.read.outline import HEADING, Chapters, Tree
+from seatrial.notes.read.scan import Token, is_delimiter, scan
 from seatrial.notes.read.sound import MOST_COUNTED
 from seatrial.notes.read.wikitables import pipes_of_wiki
 from seatrial.record import Record
@@ -48,6 +48,7 @@ PATTERNS: dict[str, tuple[str, ...]] = {
         rf"\b(?:(?:num_|n_)?(?:key_value|kv)[ _-]heads?|(?:num_)?query[ _-]groups?|gqa){_IS}{_N}",
         rf"\bn?_?kv\s?=\s?{_N}",
         rf"{_N} (?:of them )?for (?:the )?(?:kv|keys?(?:(?: and |/)values?)?)\b",
+        rf"(?<=\d)/{_N} (?=heads\b)",
     ),
     "heads": (
         rf"(?<!kv )(?<!kv-)(?<!kv_)(?<!value )\b(?:num_|n_?)?(?:attention_)?heads?(?! of\b){_IS}{_N}",
@@ -125,7 +126,8 @@ _CUES: dict[str, _Cues] = {
     "layers": (("layer",), (" layer", "-layer"), ("=",)),
     "hidden": (("hidden",), ("model", "dim", "emb"), (" hidden", "-hidden"), ("hidden", "model", "dim", "emb", "=", "layer"),
                ("=",)),
-    "kv_heads": (("kv", "key", "query"), ("group",), ("kv", "key"), ("kv", "key", "query", "gqa"), ("kv",), ("kv", "key")),
+    "kv_heads": (("kv", "key", "query"), ("group",), ("kv", "key"), ("kv", "key", "query", "gqa"), ("kv",), ("kv", "key"),
+                 (" head",)),
     "heads": (("head",), (" head", "-head"), ("=",)),
     "ffn": (("ffn", "d_ff", "dff", "feed", "intermediate", "mlp", "glu"),),
     "seq": (("seq", "context", "target", "block"), ("context", "sequence"), ("token",), _OF_SEQ, ("=",), ("=",)),
@@ -183,7 +185,7 @@ _LATER = ("seq", "gbs", *SHAPE)
 
 
 @lru_cache(maxsize=4096)
-def _is_of(label: str, other: str) -> bool:
+def is_of(label: str, other: str) -> bool:
     """Whether parameters are those of a label that rounds them: 6.74B of 7B."""
     own, its = label_parameters(label), label_parameters(other)
     return label.upper() == other or bool(own and its and its[1] < own[1] and abs(own[0] - its[0]) <= own[1])
@@ -213,11 +215,21 @@ def piped(text: str) -> tuple[str, ...]:
 class Hints:
     def __init__(self, lines: tuple[str, ...]) -> None:
         self.lines = lines
+        self._tokens: Sequence[Token] | None = None
         self._found: dict[int, dict[str, object]] = {}
         self._loosely: dict[int, dict[str, object]] = {}
         self._near: dict[tuple[int | None, str], dict[str, object]] = {}
         self._seen: dict[tuple[int, int], list[tuple[int, tuple[int, int]]]] = {}
         self._later: dict[tuple[object, ...], bool] = {}
+
+    @classmethod
+    def of(cls, tokens: Sequence[Token]) -> Hints:
+        lines = [""] * (tokens[-1].line if tokens else 0)
+        for token in tokens:
+            lines[token.line - 1] = token.text
+        made = cls(tuple(lines))
+        made._tokens = tokens
+        return made
 
     def enriched(self, record: Record) -> Record:
         """The record with what sentences near it say of fields that it leaves open, marked as inferred."""
@@ -260,7 +272,7 @@ class Hints:
         tree, at = self.sections, record.source_line or 0
         depth = {section: place for place, section in enumerate(tree.chain(tree.at(at)))}
         theirs = depth.get(tree.scope(tree.at(above)), len(depth))
-        for number, (scope, _) in self._visible(at):
+        for number, (scope, _) in self.visible(at):
             if self._said(number).get(name) == self._of(record)[name]:
                 return (scope, -number) < (theirs, -above) and any(
                     line.lstrip().startswith("|") for line in self.lines[above:number])  # fmt: skip
@@ -278,11 +290,11 @@ class Hints:
     def line_of(self, record: Record, name: str) -> int | None:
         """The line nearest above that says what a row has in a field."""
         value = getattr(record, name)
-        return next((n for n, _ in self._visible(record.source_line or 0) if self._said(n).get(name) == value), None)
+        return next((n for n, _ in self.visible(record.source_line or 0) if self._said(n).get(name) == value), None)
 
     def nearest(self, record: Record, name: str, *, surely: bool) -> tuple[object, int] | None:
         """What the text nearest above a row says of a field, and in which line."""
-        for number, _ in self._visible(record.source_line or 0):
+        for number, _ in self.visible(record.source_line or 0):
             said = self._said(number) if surely else {**self._loose(number), **self._said(number)}
             if name in said:
                 return said[name], number
@@ -308,7 +320,7 @@ class Hints:
     ) -> dict[str, tuple[tuple[int, int], object]]:
         """What the innermost text says, and how far away it is: by sections, and by the tables between."""
         said: dict[str, tuple[tuple[int, int], set[object]]] = {}
-        for number, place in self._visible(line):
+        for number, place in self.visible(line):
             message = read(number)
             if isinstance(apart := message.get("except"), dict):
                 own = apart.get(label.upper(), {})
@@ -319,7 +331,7 @@ class Hints:
                 only = told[0] if len(told) == 1 and label.upper() not in shapes else {}  # beside a number of tokens
                 message = {**rest, **shapes.get(label.upper(), only)}
             labels = message.get("labels")
-            other_model = bool(label) and isinstance(labels, set) and not any(_is_of(label, one) for one in labels)
+            other_model = bool(label) and isinstance(labels, set) and not any(is_of(label, one) for one in labels)
             for name, value in message.items():
                 if name != "labels" and not (other_model and name in SHAPE):
                     first, values = said.setdefault(name, (place, set()))
@@ -327,7 +339,7 @@ class Hints:
                         values.add(value)
         return {name: ((place[0], -place[1]), next(iter(values))) for name, (place, values) in said.items() if len(values) == 1}
 
-    def _visible(self, line: int) -> list[tuple[int, tuple[int, int]]]:
+    def visible(self, line: int) -> list[tuple[int, tuple[int, int]]]:
         """The lines of text above that hold for a table at `line`, the nearest first; with the section and the tables above."""
         tree, text = self._tree
         key = tree.at(line), bisect.bisect_left(text, (line,))
@@ -342,7 +354,7 @@ class Hints:
     def _tree(self) -> tuple[Tree, list[tuple[int, int, int]]]:
         """The sections, and of each line of text its number, its section and how many tables stand above it."""
         tree, text, tables, in_table = Tree(), [], 0, False
-        for token in scan(led_sections(_but_rows(self.lines))):
+        for token in scan(led_sections(_but_rows(self.lines))) if self._tokens is None else self._tokens:
             if token.kind != "text":
                 tables += not in_table
                 in_table = True
