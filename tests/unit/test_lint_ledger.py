@@ -40,6 +40,14 @@ PASTED = """# Plan
 | mix | 600 | 128 | 508,000 | 13.7 | 41,995 | 134.4 |
 | code | 250 | 128 | 508,000 | 5.7 | 17,498 | 56.0 |
 """
+OF_TOKENS = """# What a trillion takes
+
+| engine | GPUs | tokens/s | days for 1T tokens | GPU-h per B tokens | kWh per 1M tokens |
+|---|---|---|---|---|---|
+| A | 256 | 650,000 | 17.8 | 109.4 | 0.0766 |
+| B | 256 | 810,000 | 14.3 | 87.8 | 0.0615 |
+| C | 512 | 1,420,000 | 8.15 | 100.2 | 0.0701 |
+"""
 
 
 def found(folder: Path, text: str, name: str = "notes.md") -> list[Finding]:
@@ -84,6 +92,23 @@ def test_a_sentence_reckons_as_a_row_does(tmp_path: Path, sentence: str, wrong: 
         shown = next(word for word in sentence.replace("$", "").split() if word.strip(".") == proposed)
         told = found(tmp_path, f"# Bill\n\n{sentence.replace(shown, wrong.strip('$ M'), 1)}\n")
         assert [one.proposed for one in told] == [proposed]
+
+
+@pytest.mark.parametrize(("right", "wrong", "line", "proposed"), [
+    ("| 14.3 |", "| 41.3 |", 6, "14.3"), ("| 8.15 |", "| 196 |", 7, "8.2"), ("| 109.4 |", "| 10.94 |", 5, "109.4"),
+    ("1,420,000", "1,240,000", 7, "1420000")])
+def test_so_many_tokens_take_so_long_and_cost_so_much(tmp_path: Path, right: str, wrong: str, line: int, proposed: str):
+    assert found(tmp_path, OF_TOKENS) == []
+    told = found(tmp_path, OF_TOKENS.replace(right, wrong))
+    assert [(one.line, one.proposed) for one in told] == [(line, proposed)]
+
+
+@pytest.mark.parametrize(("heading", "kind", "unit"), [
+    ("days for 2T tokens", "hours of a token", 1.2e-11), ("GPU-h/Mrd. Token", "device hours of a token", 1e-9),
+    ("USD per billion tokens", "price of tokens", 1e-9), ("k$ per 1.5T tokens", "price of tokens", 1e3 / 1.5e12),
+    ("jours pour 300 milliards de tokens", "hours of a token", 8e-11), ("hours for 30B", "hours of a token", 1 / 30e9)])
+def test_a_heading_counts_the_tokens_that_it_is_for(heading: str, kind: str, unit: float):
+    assert meanings(heading)[0] == (kind, pytest.approx(unit))
 
 
 def test_figures_of_another_thing_reckon_nothing(tmp_path: Path):

@@ -18,7 +18,7 @@ from seatrial.notes.lint.columns.relations import BY_DEFINITION, GRAVE, MEASURES
 from seatrial.notes.lint.digits import Printed
 from seatrial.notes.lint.headings import EXTRA
 from seatrial.notes.lint.models.throughput import SLIP, formula_of_another
-from seatrial.notes.lint.phases.quantities import clock
+from seatrial.notes.lint.phases.quantities import OF_A_TOKEN, clock, meanings
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.usual import mode
 from seatrial.tables.headings import older
@@ -60,6 +60,7 @@ def repair(row: Row, name: str, value: float, bounds: tuple[float, float], broke
             if relation.name in row.groups and relation.terms[0][0] == name}  # fmt: skip
     loose = any(rule.misses.is_loose for _, rule, _ in broken)
     counted = name[:1] == EXTRA and all(not is_measure(n) for relation, _, _ in broken for n, _ in relation.terms[1:])
+    counted = counted or name[:1] == EXTRA and any(kind.endswith(OF_A_TOKEN) for kind, _ in meanings(name[1:]))
     # A definition says less of what was worked out from what than a heading does.
     score += WORKED_OUT if counted else WORKED_OUT / 2 if False in last else WORKED_OUT / 4 if last else 0.0
     figure = row.printed(name)

@@ -47,7 +47,8 @@ CHOSEN = frozenset(("devices", "nodes", "batch", "sequence", "steps", "epochs", 
 ROUND = frozenset(("devices", "nodes", "batch", "sequence"))
 """What nobody has 513 of."""
 BATCHES = frozenset(("batch", "sequence", "steps", "tokens", "samples", "tokens of a step"))
-WORKED_OUT = ("carbon", "money", "energy of the site", "energy", "device hours", "node hours", "hours")
+WORKED_OUT = ("carbon", "price of tokens", "energy of a token", "device hours of a token", "hours of a token", "money",
+              "energy of the site", "energy", "device hours", "node hours", "hours")  # fmt: skip
 """What people work out from the rest, the last first."""
 LIST = ("price of a device hour", "price of a node hour", "price of an hour", "price of energy", "sequence", "batch")
 """What rows have in common by nature: that it is another row's as well says nothing."""

@@ -52,13 +52,17 @@ LAWS: tuple[tuple[dict[str, int], float], ...] = (
     ({"energy of the site": 1, "energy": -1, "overhead of the site": -1}, 0.0),
     ({"carbon": 1, "energy": -1, "carbon of energy": -1}, 0.0),
     ({"carbon": 1, "energy of the site": -1, "carbon of energy": -1}, 0.0),
+    ({"hours of a token": 1, "tokens a second": 1}, SECONDS),
+    ({"device hours of a token": 1, "hours of a token": -1, "devices": -1}, 0.0),
+    ({"energy": 1, "tokens": -1, "energy of a token": -1}, 0.0),
 )
 FREE = ("price of a device hour", "price of a node hour", "price of energy", "power", "power of a device", "power of a node",
         "carbon of energy", "overhead of the site", "tokens of a step", "samples of an epoch",
         "tokens of an epoch")  # fmt: skip
 """What rows may have in common without a column for it: those of one device, of one model, or all."""
 AMOUNTS = frozenset(("hours", "device hours", "node hours", "money", "energy", "energy of the site", "carbon", "tokens",
-                     "samples", "price of tokens", "price of samples"))  # fmt: skip
+                     "samples", "price of tokens", "price of samples", "hours of a token", "device hours of a token",
+                     "energy of a token"))  # fmt: skip
 """Of whole runs: laws of nothing but steps, devices and batches are those that `relations` has."""
 ON_THE_CLOCK = frozenset(("hours", "device hours", "node hours"))
 WORKED = frozenset(("steps", "tokens", "samples"))
@@ -163,8 +167,14 @@ _ENERGY = re.compile(r"(?:.* )?(?P<k>[kmg])wh(?: .*)?")
 _POWER = re.compile(rf"(?:.* )?(?P<k>k|m)?(?:w|watts?)(?: (?P<each>(?:per )?(?:{DEVICE}|each)|(?:per )?node))?(?: .*)?")
 _CARBON = re.compile(r"(?:.* )?(?P<unit>kg|t|tons?|tonnes?)? ?co2(?:e|eq)?(?: (?P<unit2>kg|t|tons?|tonnes?))?(?: .*)?")
 _OF_ENERGY = re.compile(r"(?P<k>k)?g(?: co2(?:e|eq)?)?(?: per)? kwh")
-_MANY = {"k": 1e3, "m": 1e6, "mi": 1e6, "b": 1e9, "bi": 1e9, "bn": 1e9, "g": 1e9, "mr": 1e9, "mm": 1e9, "t": 1e12, "tr": 1e12}
+_MANY = {"k": 1e3, "m": 1e6, "mi": 1e6, "b": 1e9, "bi": 1e9, "bn": 1e9, "g": 1e9, "mr": 1e9, "mm": 1e9, "t": 1e12, "tr": 1e12,
+         "milliard": 1e9, "milliards": 1e9, "ml": 1e9}  # fmt: skip
 _PER = re.compile(r"\bper\b|/")
+OF_A_TOKEN = " of a token"
+_SO_MANY = re.compile(r"(?P<of>.+?) (?:for|per|pour|fur|por|para|pro|je|to|to train|until)(?: the)? (?P<count>\d+(?: \d+)?)? ?"
+                      r"(?P<many>k|m|b|t|bn|tn|mrd|mio|billions?|millions?|trillions?|milliards?|mld)?"
+                      r"(?P<tokens> ?(?:de |di |of )?tok(?:en)?s?)?(?P<unit> (?:h|hours|d|days|tage|kwh|usd|eur))?")
+"""`days for 2T tokens`, `GPU hours per B tokens`, `hours for 30B`: what so many tokens take."""
 
 
 def many(letters: str | None) -> float:
@@ -195,6 +205,8 @@ def meanings(heading: str) -> tuple[Meaning, ...]:
 
 def _meant(words: str, both: str) -> list[Meaning]:
     """`both`: the words and the heading as it stands, with its signs."""
+    if (so_many := _of_tokens(words, both)) is not None:
+        return so_many
     currency = _CURRENCY.search(both) is not None
     spent = _SPENT.fullmatch(words)
     if currency or _MONEY.search(words):
@@ -231,6 +243,24 @@ def _meant(words: str, both: str) -> list[Meaning]:
     return [("steps", 1.0)] if re.fullmatch(r"(?:.* )?(?:steps?|iters?|iterations?|updates)(?: .*)?", words) else []
 
 
+def _of_tokens(words: str, both: str) -> list[Meaning] | None:
+    """What a heading is by its count of tokens; None where it has none."""
+    match = _SO_MANY.fullmatch(words)
+    if match is None or not (match["many"] or match["tokens"] and match["count"]):
+        return None
+    tokens = float((match["count"] or "1").replace(" ", ".")) * many(match["many"])
+    found: list[Meaning] = []
+    of = (match["unit"] or match["of"]).strip()
+    for kind, unit in _meant({"d": "days"}.get(of, of), both.replace(words, of)) if tokens else ():
+        if kind in ("hours", "device hours", "energy") and (match["tokens"] or kind == "hours" and tokens >= 1e9):
+            found.append((kind + OF_A_TOKEN, unit / tokens))
+            # Of a run of that length the hours are the run's.
+            found += [(kind, unit)] if match["count"] and kind == "hours" else []
+        elif kind == "money" and match["tokens"]:
+            found.append(("price of tokens", unit / tokens))
+    return found or None
+
+
 def _of_power(power: re.Match[str]) -> list[Meaning]:
     unit = {"k": 1.0, "m": 1e3}.get(power["k"] or "", 1e-3)
     if power["each"]:
@@ -252,7 +282,8 @@ def _of_money(words: str, both: str, currency: bool) -> list[Meaning]:
     if re.search(r"\bper\b.*\bkwh\b|/\s?kwh", both):
         return [("price of energy", times)]
     if re.search(r"\bper\b.*tok|/.*tok", both):
-        return [("price of tokens", times)]
+        count = re.search(r"(?:\bper|/) ?(\d[\d.]*)? ?([kmbt]|bn|mrd|mio|[mb]illions?|trillions?)? ?tok", both)
+        return [("price of tokens", times / (float(count[1] or 1) * many(count[2]) or 1.0) if count is not None else times)]
     if re.search(r"\bper\b.*(?:samples?|examples?)\b", both):
         return [("price of samples", times)]
     return [("money", times)] if not _PER.search(words) and (currency or words) else []
