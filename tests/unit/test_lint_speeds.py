@@ -135,6 +135,7 @@ def test_memory_of_a_device_without_a_preset_is_that_of_its_data_sheet(lint) -> 
 
 
 @pytest.mark.parametrize(("text", "name", "gib"), [("8x L40S a node", "L40S", 48), ("TPU v5p pods", "TPUV5P", 95),
+                                                  ("8x 4090", "RTX4090", 24), ("four L4", "L4", 24), ("step 4090", None, 0),
                                                   ("H100 and H800", None, 0), ("two A100s", "A100-SXM4-80GB", 80)])  # fmt: skip
 def test_a_device_is_known_by_its_name(text: str, name: str | None, gib: float) -> None:
     device = device_named(text)

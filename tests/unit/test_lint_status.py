@@ -61,6 +61,14 @@ def test_a_failure_for_one_figure_beside_another_is_asked_about(lint, right: str
     assert ("that of line 6" in found.message) == ("347210" in typed)
 
 
+@pytest.mark.parametrize(("cells", "proposed"), [("OOM | - | 347210 | -", "-"), ("OOM | — | 347210 | —", "—"),
+                                                 ("OOM | 79.1 | 347210 | -", None)])  # fmt: skip
+def test_one_figure_between_the_dashes_of_a_failed_run_was_left_over(lint, cells: str, proposed: str | None):
+    note = ("| MBS | s/step | GB | tok/s | MFU |\n|---|---|---|---|---|\n| 1 | 3.21 | 61.2 | 326657 | 44.1 % |\n"
+            f"| 2 | 3.02 | 73.9 | 347510 | 46.9 % |\n| 4 | {cells} |\n")  # fmt: skip
+    assert [one.proposed for one in lint(note) if one.level != "info"] == [proposed]
+
+
 def test_a_failed_run_with_a_rate_and_no_time_is_asked_about(lint):
     note = WORDS.replace("s/step", "try").replace("8 | - | -", "8 | - | 2275")
     assert [(f.line, f.code) for f in lint(note)] == [(8, "outcome-vs-figures")]

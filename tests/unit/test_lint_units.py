@@ -52,6 +52,24 @@ def test_memory_that_would_not_hold_the_weights_is_in_larger_units(lint, right: 
     assert (found.code, found.printed, found.proposed, found.line) == ("memory-unit", wrong, right, 1)
 
 
+def test_no_model_of_billions_is_trained_in_a_tenth_of_a_gigabyte(lint):
+    rows = [("7B", 4, 41.2), ("7B", 8, 56.9), ("13B", 4, 61.5), ("13B", 8, 72.8)]
+    note = sheet(("Model", "MBS", "Memory (GiB)"), rows).replace(ABOVE, "")
+    assert [one for one in lint(note) if one.level != "info"] == []
+    (found,) = (one for one in lint(note.replace("GiB", "MiB")) if one.level != "info")
+    assert (found.code, found.printed, found.proposed) == ("memory-unit", "Memory (MiB)", "Memory (GiB)")
+
+
+@pytest.mark.parametrize("rate", ["tok/s/GPU", "tokens/s per device"])
+def test_a_part_of_a_device_does_no_batch(lint, rate: str):
+    rows = [(f"v{at}", gbs, f"{gbs * 2048 / 64 / tokens * 1000:.0f}", tokens)
+            for at, (gbs, tokens) in enumerate([(512, 3100), (512, 3390), (1024, 3505), (1024, 3610)])]  # fmt: skip
+    note = sheet(("Release", "GBS", "Step (ms)", rate), rows)
+    assert [one for one in lint(note) if one.level != "info"] == []
+    (found,) = (one for one in lint(note.replace("Step (ms)", "Step (s)")) if one.level != "info")
+    assert (found.code, found.printed, found.proposed) == ("ms-not-s", "Step (s)", "Step (ms)")
+
+
 def test_the_memory_of_small_models_is_left_in_its_unit(lint):
     note = sheet(("Model", "GPUs", "Memory (MiB)"), [("20M", 1, 612), ("40M", 1, 701), ("60M", 1, 855)]).replace(ABOVE, "")
     assert [one for one in lint(note) if one.level != "info"] == []

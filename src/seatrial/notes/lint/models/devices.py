@@ -18,7 +18,8 @@ DATA_SHEETS: dict[str, tuple[float, float | None, float | None]] = {
     "b100": (192, 1750, 3500), "b300": (288, 2250, 4500), "gb300": (288, 2500, 5000), "mi100": (32, 184.6, None),
     "mi210": (64, 181, None), "mi250": (128, None, 362.1), "mi250x": (128, None, 383), "mi300a": (128, 980.6, 1961.2),
     "mi325x": (256, 1307.4, 2614.9), "mi350x": (288, 2306.9, 4613.7), "mi355x": (288, 2516.6, 5033.2), "gaudi2": (96, 432, 865),
-    "gaudi3": (128, 1835, 1835), "rtx4090": (24, None, 660), "rtx3090": (24, None, 142), "a6000": (48, None, 310),
+    "gaudi3": (128, 1835, 1835), "rtx4090": (24, None, 660), "rtx3090": (24, None, 142), "rtx5090": (32, None, 838),
+    "l4": (24, 121, 242), "t4": (16, 65, 130), "a6000": (48, None, 310),
     "tpuv3": (32, 123, None),
     "tpuv4": (32, 275, None), "tpuv5e": (16, 197, 394), "tpuv5p": (95, 459, 918), "tpuv6e": (32, 918, 1836),
 }  # fmt: skip
@@ -33,9 +34,13 @@ _TPU = re.compile(r"(?<![\w.])(v[56][ep])(?![\w.])|^(v[2-6][ep]?)(?=-\d+$|$)")
 _HALF = re.compile(r"^\W*mi250x?\W+gcd\b")
 """`MI250X-GCD`: half a card."""
 _APART = re.compile(r"\b(gaudi|rtx|tpu)[ -]?(?=v?\d)")
+_CARD = re.compile(r"(?<![\w.])(\d{1,5}) ?[x×] ?(?=[345]090\b)")
+"""`8x 4090`: cards of games without their family."""
 KINDS = (r"\b(?:[AHBL]20|[AL]4|T4|A[13]0|[AL]40S?|V100S?|P40|P100|[AH][18]00|H200|B[123]00|G[BH][23]00)\b|"
-         r"\bMI\d{3}X?\b|\bTPU ?v\d\w?|\bv[56][ep]\b|^v[2-6][ep]?$|\bGaudi ?\d?|\bA64FX\b")
+         r"\bMI\d{3}X?\b|(?:\bRTX ?|\b\d{1,5} ?[x×] ?)[345]090\b|"
+         r"\bTPU ?v\d\w?|\bv[56][ep]\b|^v[2-6][ep]?$|\bGaudi ?\d?|\bA64FX\b")
 _KINDS = re.compile(KINDS, re.IGNORECASE)
+_COUNTED = re.compile(r"^(?:rtx ?|\d{1,5} ?[x×] ?)(?=\d)")
 _NAMED = re.compile(rf"{_KINDS.pattern}|\b(?:mx|nv)?fp(?:4|8|16|32)\b|\bbf16\b|\bint8\b", re.IGNORECASE)
 """A device, or a kind of number, by which figures differ."""
 
@@ -71,7 +76,7 @@ def is_preset(device: Device) -> bool:
 @lru_cache(maxsize=1024)
 def device_named(text: str) -> Device | None:
     """The one device that a text names; of its forms the one that is named too, else the largest and fastest."""
-    text = _TPU.sub(lambda match: f"tpu{match[0]}", text.lower())
+    text = _CARD.sub(r"\1 rtx", _TPU.sub(lambda match: f"tpu{match[0]}", text.lower()))
     if not any(stem in text for stem in _stems()):
         return None
     words = set(_WORD.findall(_APART.sub(r"\1", text) if any(word in text for word in ("gaudi", "rtx", "tpu")) else text))
@@ -98,7 +103,7 @@ def device_named(text: str) -> Device | None:
 @lru_cache(maxsize=4096)
 def devices_in(words: str) -> frozenset[str]:
     """The kinds of device and number that words name, known or not."""
-    return frozenset(name.lower() for name in _NAMED.findall(words))
+    return frozenset(_COUNTED.sub("rtx ", name.lower()) for name in _NAMED.findall(words))
 
 
 @lru_cache(maxsize=4096)

@@ -71,17 +71,17 @@ def mend(sheet: Sheet) -> list[Finding]:
     for mates in sheet.tables.values():
         rows = [row for row in mates[:60] if row.tabular and not row.planned]
         if len(rows) >= FEWEST:
-            found += [*_of_times(rows, mates), *_of_memory(rows, mates)]
+            found += [*(_of_times(rows, mates) or _by_devices(rows, mates)), *_of_memory(rows, mates)]
     return found
 
 
-def _of_times(rows: Sequence[Row], mates: Sequence[Row]) -> Iterator[Finding]:
+def _of_times(rows: Sequence[Row], mates: Sequence[Row]) -> list[Finding]:
     """Of the ways to read one heading otherwise the one by which everything belongs together, where there is only one."""
     logs = {name: [_log(row, name) for row in rows] for name in _TERMS}
     laws = {law: off for laws, close in ((LAWS, ALIKE), (ROUGH, ROUGHLY)) for law in laws
             if (off := _off(logs, law, close)) is not None}  # fmt: skip
     if not any(abs(off) > ROUGHLY for off in laws.values()):
-        return
+        return []
     ways = []
     for name in ("sec_per_it", "tokens_per_s", "tokens_per_s_per_process", "tflops"):
         if name in rows[0].columns:
@@ -95,7 +95,34 @@ def _of_times(rows: Sequence[Row], mates: Sequence[Row]) -> Iterator[Finding]:
         law = next(law for law, off in laws.items() if abs(off) > ROUGHLY and name in dict(law))
         others = " and ".join(rows[0].column(one) for one, _ in law if one != name and one in rows[0].columns)
         why = f"by {others or 'the model'} all {len(rows)} rows are {max(times, 1 / times):,.0f} times off"
-        yield from _said(rows, mates, name, times, heading, why)
+        return [*_said(rows, mates, name, times, heading, why)]
+    return []
+
+
+_COUNTS = ("gpus", "nodes", "dp", "tp", "pp", "procs_per_node")
+
+
+def _by_devices(rows: Sequence[Row], mates: Sequence[Row]) -> list[Finding]:
+    """Where nobody counts the devices, batch, time and the rate of one do: a time in another unit makes it a thousandth."""
+    if not {"sec_per_it", "tokens_per_s_per_process"} <= rows[0].columns.keys() or any(row.get(one) for row in rows
+                                                                                      for one in _COUNTS):  # fmt: skip
+        return []
+    law: Terms = (("gbs", 1), ("seq", 1), ("sec_per_it", -1), ("tokens_per_s_per_process", -1))
+    logs = {name: [_log(row, name) for row in rows] for name, _ in law}
+    devices = [math.exp(sum(power * one for (_, power), one in zip(law, each) if one is not None))
+               for each in zip(*(logs[name] for name, _ in law)) if None not in each]  # fmt: skip
+    if len(devices) < FEWEST or max(devices) >= LEAST:
+        return []
+    whole = [_THOUSAND * one for one in devices if abs(_THOUSAND * one - round(_THOUSAND * one)) <= WHOLE * _THOUSAND * one]
+    heading = _read_otherwise(rows[0].columns["sec_per_it"], UNITS["sec_per_it"][1][1], "ms")
+    if not heading or len(whole) < SHARE * len(devices) or min(whole) < 1 - WHOLE:
+        return []
+    why = f"by {rows[0].column('tokens_per_s_per_process')} the batch would be done by {max(devices):.2g} of a device"
+    return [*_said(rows, mates, "sec_per_it", 1 / _THOUSAND, heading, why)]
+
+
+LEAST, WHOLE = 0.5, 0.02
+"""A part of a device that none is; how near a count is to a whole number."""
 
 
 def _log(row: Row, name: str) -> float | None:
@@ -140,13 +167,26 @@ def _of_memory(rows: Sequence[Row], mates: Sequence[Row]) -> Iterator[Finding]:
     if not heading or len(held) < FEWEST:
         return
     more = _read_otherwise(heading, *_OF_MEMORY[0][1:])
-    if more and all(memory < 1 for _, memory in held) and any(_weights(row) > LITTLE * memory for row, memory in held):
+    heavy = any(_weights(row) > LITTLE * memory for row, memory in held)
+    if more and all(memory < NOTHING for _, memory in held) and not heavy and all(map(_is_large, rows)):
+        why = f"no device trains a model of {rows[0].record.size_label} in {max(memory for _, memory in held):.2g} GiB"
+        yield from _said(rows, mates, "mem_value", 1024.0, more, why)
+    elif more and all(memory < 1 for _, memory in held) and heavy:
         row, memory = max(held, key=lambda one: _weights(one[0]) / one[1])
         why = f"the weights of a device in line {row.record.source_line} alone are {_weights(row):.1f} GiB"
         yield from _said(rows, mates, "mem_value", 1024.0, more, why)
     less = _read_otherwise(heading, *_OF_MEMORY[1][1:])
     if less and all(memory > 600 for _, memory in held):
         yield from _said(rows, mates, "mem_value", 1 / 1024.0, less, "no device has as much")
+
+
+NOTHING, LARGE = 0.1, 1e9
+"""GiB of a device in which no model of so many parameters is trained, however it is spread."""
+
+
+def _is_large(row: Row) -> bool:
+    label = label_parameters(row.record.size_label)
+    return label is not None and label[0] >= LARGE
 
 
 def _weights(row: Row) -> float:

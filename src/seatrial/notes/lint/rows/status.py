@@ -267,8 +267,18 @@ def _figure_beside(row: Row) -> Iterator[Finding]:
             same = next((mate for mate in row.around if mate is not row and mate.cell(name) == row.cell(name)), None)
             pasted = f", that of {same.where}" if same is not None else ""
             message = f"{heading} {row.cells[heading]}, but {row.column(name)} {row.cell(name)}{pasted}: did it run?"
-            yield row.find("outcome-vs-figures", "warning", message, name=name)
+            yield row.find("outcome-vs-figures", "warning", message, name=name, proposed=_left_over(row, name))
             return
+
+
+def _left_over(row: Row, name: str) -> str | None:
+    """The dash of a failed row, where it has several and one figure only: that was left over."""
+    dashes = [cell for one in ("sec_per_it", "mem_value", *RATES) if one != name and one in row.columns
+              and _DASH.fullmatch(cell := row.cell(one))]  # fmt: skip
+    return dashes[0] if len(dashes) > 1 else None
+
+
+_DASH = re.compile(r"[-–—−]+|n/?a", re.IGNORECASE)
 
 
 def _of_those_that_ran(row: Row, heading: str) -> str | None:
