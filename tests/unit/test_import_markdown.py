@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seatrial.notes.read import Imported, import_file
+from seatrial.notes.read.reshaped import is_second
 from seatrial.record import Record
 
 
@@ -317,6 +318,7 @@ def test_every_row_is_one_record_or_one_row_of_a_problem(notes, names, table, be
     lines += ["| " + " | ".join(cells) + " |\n" for cells in table]
     found = notes("".join(lines))
     spacers = sum(not any(cell.strip(" \t") for cell in cells) for cells in table)
+    spacers += len(table) > 1 and is_second(names, [cell.strip() for cell in table[0]])  # units are the rest of the headings
     assert len(found.records) + sum(problem.rows for problem in found.problems) == len(table) - spacers
     for record in found.records:
         assert Record.from_dict(record.to_dict()) == record
