@@ -10,8 +10,11 @@ A column of `9.31 → 8.77` is two, before a change and after it; one that is he
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator
+from itertools import islice
 
+from seatrial.notes.read.captions import Units
 from seatrial.notes.read.htmltables import one_title, row_text
 from seatrial.tables.headings import NUMBER, clean, normal, read_heading, settle
 from seatrial.tables.markdown import MARK, UNTITLED_MARK
@@ -30,31 +33,44 @@ _UNIT = re.compile(r"\(.{1,30}\)|\[.{1,30}\]|%|[kKMGT]i?B|k?Wh?|°C|m?s|secs?|it
 
 def reshaped(lines: Lines) -> Iterator[tuple[int, str]]:
     stream = iter(lines)
-    held: tuple[int, str] | None = None
+    ahead: deque[tuple[int, str]] = deque()
     marked = False
     fence = ""
     above: list[str] = []
-    while (found := held or next(stream, None)) is not None:
-        held = None
+    units = Units()
+    while (found := ahead.popleft() if ahead else next(stream, None)) is not None:
         bare = found[1].strip()
         if bare[:3] in ("```", "~~~"):
             fence = "" if fence else bare[:3]
         if not bare.startswith("|") or fence:
             marked = bare in (MARK, UNTITLED_MARK) or marked and not bare
             above = [bare] if bare[:1] == "#" else [*above[1 - ABOVE :], bare] if bare else above
+            if bare and not fence:
+                units.hear(bare)
             yield found
             continue
         block = [found]
-        for held in stream:
-            if not held[1].strip().startswith("|") or len(block) >= LONGEST_TABLE:
+        while (following := ahead.popleft() if ahead else next(stream, None)) is not None:
+            if not following[1].strip().startswith("|") or len(block) >= LONGEST_TABLE:
+                ahead.appendleft(following)
                 break
-            block.append(held)
-            held = None
-        yield from block if marked else _made(block, above)
+            block.append(following)
+        ahead.extend(islice(stream, max(0, BELOW - len(ahead))))
+        yield from block if marked else _made(block, above, units, _legend([line.strip() for _, line in ahead]))
         marked, above = False, []
 
 
-def _made(block: list[tuple[int, str]], above: list[str]) -> list[tuple[int, str]]:
+BELOW = 5
+"""Lines below a table among which its legend is looked for."""
+
+
+def _legend(below: list[str]) -> str:
+    """The line right below a table that speaks of it, and not of one that follows."""
+    said = [line for line in below if line]
+    return said[0] if said and said[0][0] not in "#|`" and not (len(said) > 1 and said[1][0] == "|") else ""
+
+
+def _made(block: list[tuple[int, str]], above: list[str], units: Units, below: str) -> list[tuple[int, str]]:
     at = next((index for index, (_, line) in enumerate(block[:4]) if _DELIMITER.fullmatch(line)), None)
     if at is None or at == 0 or len(block) < at + 2:
         return block
@@ -67,9 +83,12 @@ def _made(block: list[tuple[int, str]], above: list[str]) -> list[tuple[int, str
     joined = len(heads) > 1 and len({len(cells) for cells in heads}) == 1
     titles = [one_title(texts) for texts in zip(*heads)] if joined else heads[-1]
     if is_turned(titles, [cells for _, cells in rows]):
-        made = [row_text(cells) for cells in turned(titles, [cells for _, cells in rows])]
+        names = units.titles([cells[0] for _, cells in rows], below)
+        made = [row_text(cells) for cells in turned(titles, [[name, *cells[1:]] for name, (_, cells) in zip(names, rows)])]
         made.insert(1, row_text(["---"] * (len(rows) + 1)))
         return [(block[0][0], text) for text in made]
+    united = units.titles(titles, below)
+    titles, joined = united, joined or united != titles
     heading, named = _grouped(titles, rows)
     if heading:
         titles, rows, joined = [*titles, heading], named, True
