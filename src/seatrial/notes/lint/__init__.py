@@ -176,8 +176,9 @@ def _at_its_cell(finding: Finding, sheet: Sheet) -> Finding:
     for number, line in enumerate(text.lines[finding.line - 1 :], finding.line):
         if not line.strip():
             break
-        if _APART.split(line.strip().strip("|"), maxsplit=1)[0].strip() == finding.column:
-            return replace(finding, line=number)
+        name = _APART.split(line.strip().strip("|"), maxsplit=1)[0].strip()
+        if name and name in (finding.column, finding.column.rpartition(" (")[0]):
+            return replace(finding, line=number, column=name)
     return finding
 
 

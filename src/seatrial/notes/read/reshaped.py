@@ -15,10 +15,12 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from seatrial.notes.read.captions import Units
+from seatrial.notes.read.composed import ACCUMULATION, composed
 from seatrial.notes.read.htmltables import one_title, row_text
-from seatrial.tables.headings import NUMBER, clean, normal, read_heading, settle
+from seatrial.notes.read.parsing import read_cell
+from seatrial.tables.headings import MEASURES, NUMBER, clean, normal, read_heading, settle
 from seatrial.tables.markdown import MARK, UNTITLED_MARK
-from seatrial.tables.tongues import in_english
+from seatrial.tables.tongues import in_english, plain_letters
 
 Lines = Iterable[tuple[int, str]]
 LONGEST_TABLE = 2000
@@ -85,7 +87,7 @@ def _made(block: list[tuple[int, str]], above: list[str], units: Units, below: s
     if is_turned(titles, [cells for _, cells in rows]):
         names = units.titles([cells[0] for _, cells in rows], below)
         made = [row_text(cells) for cells in turned(titles, [[name, *cells[1:]] for name, (_, cells) in zip(names, rows)])]
-        made.insert(1, row_text(["---"] * (len(rows) + 1)))
+        made.insert(1, row_text(["---"] * (made[0].count("|") - 1)))
         return [(block[0][0], text) for text in made]
     united = units.titles(titles, below)
     titles, joined = united, joined or united != titles
@@ -197,26 +199,85 @@ def is_second(titles: list[str], cells: list[str]) -> bool:
     return len(titles) == len(cells) and bool(said) and heads and not counted and not _has_number(said)
 
 
+_OF_UNITS = re.compile(r"units?|einheit|unite|unidad|unita|unidade|jednostka|eenheid|birim|единица|ед\.?|单位|単位|단위")
+_BESIDE = re.compile(
+    r"(?:notes?|comments?|remarks?|source|where|how|bemerkung(?:en)?|anmerkung(?:en)?|remarques?|nota[es]?|uwagi|备注|備考|"
+    r"(?:rel(?:ative|\.)? )?(?:change|speed-?up|delta|diff(?:erence)?|ratio|gain|improvement|factor)|[δ∆]|%|± ?%|"
+    r"vs\.? .{1,20}|.{0,12} (?:vs\.?|over) .{1,12}|veranderung|anderung|faktor|differenz|ecart|variation|cambio|"
+    r"diferencia|差|変化|变化|加速比|提升)(?: ?\(.{1,8}\)| ?%)?", re.IGNORECASE)
+"""Columns that are no run, where runs stand side by side."""
+_STATISTICS = re.compile(r"min(?:imum)?|max(?:imum)?|mean|avg|average|median|std(?:dev)?|stddev|[pq]\d{2}(?:\.\d)?|"
+                         r"first|last|count|sum|default|type|description|meaning|range|allowed|limit|target|goal|from|to|"
+                         r"step|epoch|rank|quantity", re.IGNORECASE)
+
+
+def _of_runs(titles: list[str], rows: list[list[str]]) -> tuple[list[str], list[list[str]]]:
+    """A table of quantities without the columns that are no run: units go to the names, and words and changes go."""
+    kept = [at for at, title in enumerate(titles) if not at or not _BESIDE.fullmatch(plain_letters(clean(title)))]
+    units = [at for at in kept if at and _OF_UNITS.fullmatch(plain_letters(clean(titles[at])).lower())]
+    if len(units) == 1:
+        kept.remove(units[0])
+        rows = [[_united(cells[0], clean(cells[units[0]])), *cells[1:]] for cells in rows]
+    return [titles[at] for at in kept], [[cells[at] for at in kept] for cells in rows]
+
+
+def _united(name: str, unit: str) -> str:
+    """`throughput` in `M tokens/s`, but `sequence` in tokens is what it is."""
+    column, made = read_heading(name), f"{name} ({unit})"
+    if not unit or column.kind == "count" or "(" in name:
+        return name
+    return made if read_heading(made).field else name
+
+
 def is_turned(titles: list[str], rows: list[list[str]]) -> bool:
     """Whether runs stand side by side: the first cells read as headings, and what stands above them does not."""
     from seatrial.notes.read.rows import is_table_of_runs
 
     if len(titles) < 2 or any(len(cells) != len(titles) for cells in rows):
         return False
+    titles, rows = _of_runs(titles, rows)
+    settings = _settings_of(titles[1:])
     heads = sum(bool(read_heading(title).field) for title in titles[1:])
-    if 2 * heads >= len(titles) - 1 and not _has_number(titles[1:]):
+    if len(titles) < 2 or 2 * heads >= len(titles) - 1 and not settings and not _has_number(titles[1:]):
+        return False
+    if any(_STATISTICS.fullmatch(clean(title)) for title in titles[1:]):
         return False
     names = [cells[0] for cells in rows]
     known = [name for name in names if read_heading(name).field and not NUMBER.match(clean(name))]
     columns = settle([read_heading(name) for name in [titles[0], *names]])
-    return len(known) >= FEWEST_HEADINGS and 2 * len(known) > len(names) and is_table_of_runs(columns)
+    fields, first = {column.field for column in columns}, read_heading(titles[0])
+    said = bool(settings) and not settings[0].keys() & fields
+    columns = settle([*columns, *(read_heading(TITLES[field]) for field in settings[0])]) if said else columns
+    counted = first.field in TITLES and not any(read_cell(first, title).unread for title in titles[1:])
+    few = (said or counted) and len(titles) > 2 and bool(fields & {*MEASURES, "throughput"})
+    return len(known) >= (1 if few else FEWEST_HEADINGS) and 2 * len(known) > len(names) and is_table_of_runs(columns)
+
+
+TITLES = {"size_label": "Model", "machine": "Device", "nodes": "Nodes", "gpus": "GPUs", "procs_per_node": "GPUs per node",
+          "seq": "Sequence length", "mbs": "MBS", "gbs": "GBS", "layers": "Layers", "hidden": "Hidden size", "heads": "Heads",
+          "zero_stage": "ZeRO stage", "recompute": "Recompute", "dtype": "dtype", "vocab": "Vocab", ACCUMULATION: "Grad. acc.",
+          **{axis: axis.upper() for axis in ("dp", "tp", "pp", "cp", "ep", "vp")}}  # fmt: skip
+"""How settings that stand above columns or in a row alone head a column of their own."""
+
+
+def _settings_of(titles: list[str]) -> list[dict[str, object]]:
+    """What each of several says of its run, where all say the same things and not all the same."""
+    said = [composed(title) for title in titles]
+    alike = said and all(one and one.keys() == said[0].keys() and one.keys() <= TITLES.keys() for one in said)
+    return said if alike and (len(said) == 1 or any(one != said[0] for one in said)) else []
 
 
 def turned(titles: list[str], rows: list[list[str]]) -> list[list[str]]:
     """The same with one row a run, the headings first."""
-    first = titles[0] if read_heading(titles[0]).field else "Model" if all(map(_is_size, titles[1:])) else "Run"
-    return [[first, *(cells[0] for cells in rows)],
-            *([title, *(cells[at] for cells in rows)] for at, title in enumerate(titles[1:], 1))]  # fmt: skip
+    titles, rows = _of_runs(titles, rows)
+    names = [cells[0] for cells in rows]
+    settings = _settings_of(titles[1:])
+    if settings and not read_heading(titles[0]).field and not {*settings[0]} & {read_heading(name).field for name in names}:
+        heads = [[TITLES[field] for field in settings[0]], *([str(value) for value in one.values()] for one in settings)]
+    else:
+        first = titles[0] if read_heading(titles[0]).field else "Model" if all(map(_is_size, titles[1:])) else "Run"
+        heads = [[first], *([title] for title in titles[1:])]
+    return [[*heads[0], *names], *([*heads[at], *(cells[at] for cells in rows)] for at in range(1, len(titles)))]
 
 
 def _is_size(text: str) -> bool:
