@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.phases.totals import is_aggregate
 from seatrial.notes.lint.row import Row
+from seatrial.notes.lint.text.figures import figures
 from seatrial.tables.headings import NUMBER, clean, decimal, normal
 from seatrial.tables.tongues import in_english, plain_letters
 
@@ -63,7 +65,6 @@ OTHERS = re.compile(r"\b(?:papers?|others|elsewhere|published|claims?|claimed|ve
                     r"previous\w*|yesterday|before|earlier|drafts?|ago|up to|bis zu|jusqu|hasta|if|wenn|si|section|budget|"
                     r"tables? (?:above|below|in)|at least|contract|wenigstens|au moins)\b", re.IGNORECASE)  # fmt: skip
 """Ratios of somebody else, and of what stands in no table."""
-SENTENCES = re.compile(r"(?<=[^\d\s][.!?])\s|(?<=\d\.)\s(?=[A-ZÀ-Ý])|(?<=%\.)\s|[。！？]")
 CLAUSES = re.compile(r"[;:]\s|,\s| and | while | und | et | y ")
 _CUES = re.compile(r"\d\s?(?:[%x×]|times|[Pp]er|[Pp]ro|fois|vec|volte|vezes|mal|-?fach|倍|배|раз|days?|jours|"
                    r"d[ií]as|Tag|giorni|dni)|"
@@ -208,6 +209,7 @@ def stands(word: str, letters: str) -> bool:
 def _in_table(sentence: str, rows: list[Row], found: list[Claim]) -> list[set[str]]:
     said: list[set[str]] = [set() for _ in rows]
     plain = _UNITED.sub(lambda match: f"{_COUNTS[match[1].casefold()]} ".rjust(len(match[0])), plain_letters(sentence))
+    plain_ = unicodedata.normalize("NFC", plain)
     letters = plain.casefold()
     for match in _ROW.finditer(sentence):
         for place in filter(None, match.groups()):
@@ -220,6 +222,8 @@ def _in_table(sentence: str, rows: list[Row], found: list[Claim]) -> list[set[st
     for at, row in enumerate(rows):
         said[at] |= {word for cell in row.worded.values() for word in tokens(cell)
                      if words[word] < len(rows) and stands(word, letters)}  # fmt: skip
+    _by_counts(plain_, rows, said)
+    _by_letters(sentence, rows, said)
     starts = {claim.start for claim in found}
     counts = [(match.start(1), match[1], match[2] or "", match[3] or "", match[0]) for match in _COUNT.finditer(plain)]
     counts += [(match.start(1), match[1].rstrip("k"), "k" * match[1].endswith("k"), match[2], match[0])
@@ -245,6 +249,45 @@ def _in_table(sentence: str, rows: list[Row], found: list[Claim]) -> list[set[st
                 if any(digits.plain(cell) == shown for cell in row.record.printed.values()):
                     said[at].add(match[1])
     return said
+
+
+_ALONE = re.compile(r"(?<![\w.,$€£/=-])(\d{1,3}(?:,\d{3})+|\d+)(?=\s*(?:$|[.;:)!?]|, |(?:and|to|und|auf|bis|et|y|e|a|vs|"
+                    r"against|than|as|is|are|it|we|the|te|до|и)\b))")  # fmt: skip
+"""A count without its unit."""
+
+
+def _by_counts(plain: str, rows: list[Row], said: list[set[str]]) -> None:
+    """Devices and nodes, in any tongue; of a second count the unit may be left out: `from 16 nodes to 192`."""
+    named = [one for one in figures(plain) if one.kind in ("devices", "nodes")]
+    for kind in {one.kind for one in named}:
+        counts = {at: row.record.gpus or row.world if kind == "devices" else row.record.nodes for at, row in enumerate(rows)}
+        if len({*counts.values()} - {None}) < 2:
+            continue
+        texts = {one.text: one.value for one in named if one.kind == kind}
+        texts |= {match[1]: float(match[1].replace(",", "")) for match in _ALONE.finditer(plain)}
+        for text, value in texts.items():
+            for at, count in counts.items():
+                if count == value:
+                    said[at].add(f"{text} {kind}")
+
+
+_LABEL = re.compile(r"[A-Z]\d?")
+_BEFORE_LETTER = (r"(?:run|row|lauf|zeile|config\w*|setup|variant\w*|layout|case|exp\w*|job|test|ligne|corrida|ejecucion|von|"
+                  r"of|from|to|than|vs\.?|against|and|und|et|de|da|als|que|sur|with|mit|avec|\() ")  # fmt: skip
+
+
+def _by_letters(sentence: str, rows: list[Row], said: list[set[str]]) -> None:
+    """Rows that have a letter for a name."""
+    for at, row in enumerate(rows):
+        name = next(iter(row.cells.values()), "").strip("*` ")
+        if not _LABEL.fullmatch(name):
+            return
+        bare = name not in ("A", "I", "E", "O", "Y")
+        if re.search(rf"(?<![\w'’.-]){name}(?![\w'’-])", sentence) and (bare or re.search(
+                rf"{_BEFORE_LETTER}{name}(?![\w'’-])|(?<![\w'’.-]){name} (?:to|and|vs|against|und|is|has|does|needs|takes|"
+                rf"runs|reaches|uses|gives|ist|hat|braucht|schafft|→|->|saves|makes|gets)|^{name} |\b{name}[,.;:)]|"
+                rf"[^\x00-\x7f] ?{name} ?[^\x00-\x7f]", sentence, re.IGNORECASE if bare else 0)):  # fmt: skip
+            said[at].add(name)
 
 
 _DEVICES = re.compile(r"gpus?|devices?|chips?|cards?|tpus?|npus?|gcds?|accelerators?|karten|cartes|tarjetas|placas|schede")

@@ -27,7 +27,6 @@ from seatrial.notes.lint.text.claims import (
     CLAUSES,
     FEWEST_DIGITS,
     OTHERS,
-    SENTENCES,
     Claim,
     N,
     Named,
@@ -42,6 +41,7 @@ from seatrial.notes.lint.text.claims import (
     surely,
     tokens,
 )
+from seatrial.notes.lint.text.sentences import ENDS
 from seatrial.tables.headings import NUMBER, clean, decimal, normal
 from seatrial.tables.tongues import in_english, plain_letters
 
@@ -74,7 +74,7 @@ def check(sheet: Sheet) -> list[Finding]:
 
 def _line(file: str, number: int, line: str, lines: tuple[str, ...], tables: list[list[Row]]) -> Iterator[Finding]:
     scope = scope_of(tables, lines, number)
-    for sentence in SENTENCES.split(line):
+    for sentence in ENDS.split(line):
         its = claims(plain_letters(sentence)) if scope.tables else []
         if not its and not _LASTS.search(sentence) or OTHERS.search(in_english(sentence)):
             continue

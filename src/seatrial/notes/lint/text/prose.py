@@ -18,6 +18,7 @@ from itertools import pairwise
 from seatrial.notes.lint import means
 from seatrial.notes.lint.models.devices import OF_DEVICES_SOLD, device_named, presets_in
 from seatrial.notes.lint.text import exceptions
+from seatrial.notes.lint.text.sentences import Sentence, sentences
 from seatrial.notes.read.outline import Chapters, Outline
 from seatrial.notes.read.sentences import Hints, piped
 from seatrial.spec import Device
@@ -117,6 +118,10 @@ class Prose:
     @cached_property
     def hints(self) -> Hints:
         return Hints(self.lines)
+
+    @cached_property
+    def sentences(self) -> tuple[Sentence, ...]:
+        return sentences(self.lines)
 
     @classmethod
     def of(cls, text: str) -> Prose:

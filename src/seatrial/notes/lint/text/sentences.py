@@ -1,0 +1,84 @@
+"""The sentences of a text, which may go over several lines: see `Prose.sentences`.
+
+    for one in sentences(lines):
+        one.text, one.line, one.line_at(12)          in plain letters, where it begins, and where its twelfth letter stands
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from seatrial.notes.lint.text.figures import plain
+
+ENDS = re.compile(r"(?<=[^\d\s][.!?])\s|(?<=\d\.)\s(?=[A-ZÀ-Ý])|(?<=%\.)\s|[。！？]")
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """In plain letters, and where it stands: it may go over several lines."""
+
+    text: str
+    starts: tuple[tuple[int, int], ...]
+    """Where in the text a line begins, and its number."""
+
+    @property
+    def line(self) -> int:
+        return self.starts[0][1]
+
+    first = line
+
+    @property
+    def last(self) -> int:
+        return self.starts[-1][1]
+
+    def line_at(self, place: int) -> int:
+        return next(number for start, number in reversed(self.starts) if start <= place or number == self.line)
+
+
+_ITEM = re.compile(r"\s*(?:[-*+•] |\d{1,2}[.)] |> ?[-*] )")
+_MARKS = re.compile(r"(?<![\w*])[*`_]{1,3}(?=\S)|(?<=\S)[*`]{1,3}|\*\*")
+LONGEST, MOST_TOGETHER = 1500, 12
+
+
+def sentences(lines: tuple[str, ...]) -> tuple[Sentence, ...]:
+    """All that have a number; those of tables, headings and code are none."""
+    found: list[Sentence] = []
+    block: list[tuple[int, str]] = []
+    fenced = False
+
+    def close() -> None:
+        if any(any(map(str.isdigit, line)) for _, line in block):
+            found.extend(_split(block))
+        block.clear()
+
+    for number, line in enumerate((*lines, ""), 1):
+        if not line and not block:
+            continue
+        bare = line.strip()
+        if bare[:3] in ("```", "~~~"):
+            fenced = not fenced
+        if fenced or not bare or bare[0] in "|#=<" or len(line) > LONGEST or "|" in bare and bare.count("|") > 1:
+            close()
+            continue
+        if _ITEM.match(line) or len(block) >= MOST_TOGETHER:
+            close()
+        block.append((number, bare))
+    close()
+    return tuple(found)
+
+
+def _split(block: list[tuple[int, str]]) -> Iterator[Sentence]:
+    text, starts = "", []
+    for number, line in block:
+        starts.append((len(text), number))
+        text += _MARKS.sub("", plain(line)) + " "
+    begin = 0
+    for end in (*(match.end() for match in ENDS.finditer(text)), len(text)):
+        part = text[begin:end]
+        if any(map(str.isdigit, part)):
+            own = [(max(0, start - begin), number) for start, number in starts if start < end]
+            within = [one for one in own if one[0] > 0] or []
+            first = [(0, next(number for start, number in reversed(starts) if start <= begin))]
+            yield Sentence(part, (*first, *within))
+        begin = end

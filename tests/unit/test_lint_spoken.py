@@ -1,0 +1,114 @@
+"""What sentences give of rows: levels in many tongues, the best of a column, from where to where it goes, bounds."""
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from seatrial.notes import lint
+from seatrial.notes.lint import Finding
+from seatrial.notes.lint.text.figures import figures, plain
+
+
+def _found(folder: Path, text: str) -> list[Finding]:
+    note = folder / "note.md"
+    note.write_text(text, encoding="utf-8")
+    return [finding for finding in lint.look_at([str(note)])[0] if finding.level != "info"]
+
+
+SCALING = """# Strong scaling
+
+4 GPUs per node (A100 80GB), TP 4, PP 2. Sequence length 2048, global batch 1536.
+
+| nodes | GPUs | DP | s/step | tokens/s | tok/s/GPU | TFLOP/s/GPU | MFU | efficiency | mem GiB |
+| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
+| 16 | 64 | 8 | 27.90 | 112,750 | 1,762 | 151.2 | 48.5 % | 100 % | 71.2 |
+| 32 | 128 | 16 | 14.21 | 221,375 | 1,730 | 148.4 | 47.6 % | 98.2 % | 63.5 |
+| 64 | 256 | 32 | 7.38 | 426,250 | 1,665 | 142.9 | 45.8 % | 94.5 % | 59.8 |
+| 96 | 384 | 48 | 5.14 | 612,000 | 1,594 | 136.7 | 43.8 % | 90.5 % | 58.6 |
+| 192 | 768 | 96 | 2.87 | 1,096,100 | 1,427 | 122.5 | 39.3 % | 81.0 % | 57.3 |
+
+"""
+RUNS = """# FP8 on one node
+
+| run | precision | MBS | ms/step | tok/s/GPU | TFLOPs | MFU (%) | peak mem (GB) |
+|---|---|---|---|---|---|---|---|
+| B | bf16 | 2 | 7890 | 8306 | 384 | 38.8 | 44.9 |
+| C | bf16 | 2 | 6310 | 10386 | 480 | 48.5 | 66.0 |
+| D | fp8 | 1 | 4720 | 13885 | 641 | 64.8 | 61.3 |
+| E | fp8 | 2 | 4511 | 14528 | 671 | 67.8 | 68.2 |
+
+"""
+
+
+@pytest.mark.parametrize(("note", "said", "right", "wrong"), [
+    (SCALING, "The aggregate at 768 GPUs is {} tokens/s.", "1,096,100", "2,096,100"),
+    (SCALING, "A step goes from {} s on 16 nodes to 2.87 s on 192.", "27.9", "37.9"),
+    (SCALING, "MFU falls from 48.5 % to {} %.", "39.3", "29.3"),
+    (SCALING, "The rate per GPU drops from 1762 to {} tokens/s.", "1427", "1247"),
+    (SCALING, "The largest run does {} M tokens/s.", "1.1", "2.1"),
+    (SCALING, "The last row still has {} % efficiency.", "81", "91"),
+    (SCALING, "Best MFU: {} %, on 16 nodes.", "48.5", "45.8"),
+    (SCALING, "Mit 768 GPUs erreichen wir {} % MFU.", "39,3", "49,3"),
+    (SCALING, "Die Schrittzeit sinkt von {} s auf 2,87 s.", "27,9", "29,7"),
+    (SCALING, "Sur 96 nœuds un pas prend {} s.", "5,14", "1,54"),
+    (SCALING, "Con 96 nodos se obtienen {} tokens/s.", "612.000", "216.000"),
+    (SCALING, "Su 64 nodi un passo richiede {} s.", "7,38", "8,73"),
+    (SCALING, "Em 64 nós cada passo leva {} s.", "7,38", "3,78"),
+    (SCALING, "Op 96 knooppunten duurt een stap {} s.", "5,14", "4,15"),
+    (SCALING, "Na 192 węzłach krok trwa {} s.", "2,87", "7,28"),
+    (SCALING, "На 192 узлах шаг занимает {} с.", "2,87", "2,17"),
+    (SCALING, "192 ノードでは 1 ステップ {} 秒です。", "2.87", "8.72"),
+    (SCALING, "在 768 卡上扩展效率为 {} %。", "81", "61"),
+    (SCALING, "192 노드에서 스텝 시간은 {}초입니다.", "2.87", "5.87"),
+    (RUNS, "Run B uses only {} GB.", "44.9", "49.4"),
+    (RUNS, "Lauf E schafft {} TFLOPs.", "671", "617"),
+    (RUNS, "La ejecución E es la mejor: {} ms por paso.", "4511", "4151"),
+    (RUNS, "最好的是 E，{} TFLOPs。", "671", "617"),
+    (RUNS, "The best run does {} TFLOPs.", "671", "617"),
+])  # fmt: skip
+def test_the_level_of_a_row(tmp_path: Path, note: str, said: str, right: str, wrong: str) -> None:
+    assert _found(tmp_path, f"{note}{said.format(right)}\n") == []
+    (found,) = _found(tmp_path, f"{note}{said.format(wrong)}\n")
+    assert (found.line, found.printed, found.proposed) == (note.count("\n") + 1, wrong, right)
+
+
+def test_a_sentence_of_several_lines_is_found_where_its_figure_stands(tmp_path: Path) -> None:
+    text = "We also looked at the machine as a whole:\non 192 nodes a step takes\n8.27 s, as it has to.\n"
+    (found,) = _found(tmp_path, f"{SCALING}{text}")
+    assert (found.line, found.printed, found.proposed) == (15, "8.27", "2.87")
+
+
+@pytest.mark.parametrize(("said", "right", "wrong"), [
+    ("All runs stay above {} % efficiency.", "80", "90"), ("Every run fits into {} GiB.", "72", "62"),
+    ("None of them needs more than {} GiB.", "72", "60"), ("No run is below {} % MFU.", "39", "49"),
+])  # fmt: skip
+def test_bounds_of_all_rows(tmp_path: Path, said: str, right: str, wrong: str) -> None:
+    assert _found(tmp_path, f"{SCALING}{said.format(right)}\n") == []
+    (found,) = _found(tmp_path, f"{SCALING}{said.format(wrong)}\n")
+    assert (found.line, found.printed) == (13, wrong)
+
+
+@pytest.mark.parametrize("line", [
+    "On 192 nodes a step takes nearly 3 s.", "At 768 GPUs we hoped for 160 TFLOP/s.", "The paper has 3.4 s on 192 nodes.",
+    "With 192 nodes a checkpoint takes 41 s.", "The whole cluster of 768 GPUs does 94,080 TFLOP/s.",
+    "Between 16 and 32 nodes the step gets 13.7 s shorter.", "A step on 192 nodes would take 2.3 s if it scaled ideally.",
+    "On 192 nodes without overlap a step takes 3.6 s.", "Auf 192 Knoten sollte ein Schritt 2,3 s dauern.",
+    "Up to 75 GiB are usable.", "Each of the 192 nodes has 512 GB of memory.", "One node does 5,709 tokens/s at 192 nodes.",
+])  # fmt: skip
+def test_figures_of_something_else(tmp_path: Path, line: str) -> None:
+    assert _found(tmp_path, f"{SCALING}{line}\n") == []
+
+
+@pytest.mark.parametrize(("sentence", "kinds"), [
+    ("300B tokens on 768 GPUs take 3.2 days.", {"tokens": 3e11, "devices": 768, "hours": 76.8}),
+    ("Es sind 18,3 Mrd. Token je Tag.", {"tokens a second": 18.3e9 / 86400}),
+    ("1 ステップ 2.87 秒、185 億トークン/日", {"step seconds": 2.87, "tokens a second": 18.5e9 / 86400}),
+    ("总计 243,303 卡时", {"device hours": 243303}), ("Au total 243 303 heures GPU", {"device hours": 243303}),
+    ("64 узла по 8 карт: 1,9 млн токенов/с", {"nodes": 64, "devices": 8, "tokens a second": 1.9e6}),
+    ("$381k at $2.20 per GPU hour", {"money": 381e3, "price of a device hour": 2.2}),
+    ("an A100 80GB uses 71.4 GB at 48.5 % MFU", {"memory": 71.4, "mfu": 48.5}),
+])  # fmt: skip
+def test_quantities_of_a_sentence(sentence: str, kinds: dict[str, float]) -> None:
+    found = {one.kind: one.value for one in figures(plain(sentence))}
+    assert {kind: found.get(kind) for kind in kinds} == pytest.approx(kinds)
