@@ -9,6 +9,7 @@ Whichever way of working it out most rows keep to, to their digits, is what the 
 """
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 from collections.abc import Callable, Iterator
@@ -30,6 +31,8 @@ KEPT = 0.6
 """Share of the rows that keep to a way, at least."""
 GROSS = 1.5
 """Points, beyond the digits, from which on a row is told."""
+NEAR = 3.0
+"""Within how many times what other rows have a figure is near to them."""
 _PERCENT = re.compile(r"([+-]?)\s*(\d+(?:[.,]\d+)?)\s*%")
 _FIGURE = re.compile(rf"({NUMBER.pattern})\s*(?:s|ms|tok/s|TFLOPs?|GB|GiB)?")
 WAYS: dict[str, Callable[[float, float], float]] = {
@@ -50,8 +53,10 @@ def check(sheet: Sheet) -> list[Finding]:
     found: list[Finding] = []
     for mates in sheet.tables.values():
         rows = [row for row in mates[:MOST_ROWS] if row.tabular]
-        headings = list(rows[0].record.printed) if len(rows) > FEWEST else []
+        headings = list(rows[0].record.printed) if len(rows) >= FEWEST else []
         for heading in headings:
+            if len(rows) == FEWEST and not _is_of_change(heading):
+                continue
             cells = [row.record.printed.get(heading, "") for row in rows] if is_extra(heading) else []
             if sum(("%" in cell or "&" in cell) and _PERCENT.fullmatch(_plain(cell)) is not None for cell in cells) >= FEWEST:
                 found += _told(rows, heading, [other for other in headings if _is_measured(other)][:MOST_COLUMNS])
@@ -70,12 +75,17 @@ def _plain(cell: str) -> str:
     return clean(cell).replace("−", "-")
 
 
+@functools.lru_cache(maxsize=4096)
+def _is_of_change(heading: str) -> bool:
+    return _OF_CHANGE.search(normal(in_english(heading, surely=True))) is not None
+
+
 def _told(rows: list[Row], heading: str, others: list[str]) -> Iterator[Finding]:
     said = [_PERCENT.fullmatch(_cell(row, heading)) for row in rows]
     if said[0] is not None and float(said[0][2].replace(",", ".")) == 100:
         return  # shares of the first row
     columns = {other: _column(rows, other) for other in others}
-    columns = {other: column for other, column in columns.items() if len(column) - column.count(None) > FEWEST}
+    columns = {other: column for other, column in columns.items() if len(column) - column.count(None) >= FEWEST}
     best: tuple[int, str, list[Figure | None], Pairs, str] = (0, "", [], [], "")
     for what, pairs in _bases(columns, [match is None for match in said]):
         for name, way in WAYS.items():
@@ -86,7 +96,7 @@ def _told(rows: list[Row], heading: str, others: list[str]) -> Iterator[Finding]
             best = max(best, (kept, what, meant, pairs, name), key=lambda one: one[0])
     kept, what, meant, pairs, name = best
     both = [(row, match, one) for row, match, one in zip(rows, said, meant) if match is not None and one is not None]
-    fewest = FEWEST_NAMED if _OF_CHANGE.search(normal(in_english(heading, surely=True))) else FEWEST
+    fewest = FEWEST_NAMED if _is_of_change(heading) else FEWEST
     if kept < fewest or kept < KEPT * len(both) or len({match[2] for _, match, one in both if _keeps(match, one)}) < fewest:
         return
     used = [heading for heading in what.split(" against ") if heading in columns]
@@ -120,7 +130,16 @@ def _another_cell(row: Row, used: list[str], share: float, way: str) -> tuple[st
             typed = digits.slip(cell, (0.985 * meant, 1.015 * meant)) if meant > 0 else None
             if typed is not None and typed.how in CLEAR:
                 found.append((heading, typed))
+    if len({heading for heading, _ in found}) > 1:  # the one that is far from its column, and no longer then
+        found = [(heading, typed) for heading, typed in found if _is_among(row, heading, typed.value)
+                 and not _is_among(row, heading, float(digits.plain(_cell(row, heading))))]  # fmt: skip
     return found[0] if len({heading for heading, _ in found}) == 1 else None
+
+
+def _is_among(row: Row, heading: str, value: float) -> bool:
+    """Whether a figure is near to what other rows have in a column."""
+    others = [float(text) for mate in row.around if mate is not row and (text := digits.plain(_cell(mate, heading)))]
+    return bool(others) and min(others) / NEAR <= value <= max(others) * NEAR
 
 
 def _column(rows: list[Row], heading: str) -> list[Figure | None]:

@@ -9,6 +9,7 @@ import re
 from seatrial.notes.lint.columns.points import ABOVE
 from seatrial.notes.lint.columns.relations import is_measure
 from seatrial.notes.lint.headings import EXTRA
+from seatrial.notes.lint.phases.ledger import is_listed
 from seatrial.notes.lint.row import Row
 
 FINE = 3
@@ -22,6 +23,8 @@ def is_fine(cell: str) -> bool:
 def source(row: Row, name: str) -> Row | None:
     """The nearest row with the same figure in the same column, where no other two have the same."""
     cell = row.cell(name)
+    if name[:1] == EXTRA and is_listed(name[1:]):
+        return None
     if not is_measure(name) or not is_fine(cell):
         above = row.mates[row.place - 1] if row.place else None
         if above is None or not is_measure(name) or not cell or above.cell(name) != cell:

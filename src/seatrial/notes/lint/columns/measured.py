@@ -27,10 +27,14 @@ THOUSANDS = ("tokens_per_s", "tokens_per_s_per_process", "tflops", "samples_per_
 """What people write in thousands, or in units a thousandth of the column's."""
 ONE_TEXT = ("two digits exchanged", "a digit too many")
 """Slips that hardly more than one number can have led to."""
+MOVED = ("the point moved", "two digits exchanged")
+"""Those that change a number by far."""
 UNIT, PART = 5.0, 4.0
 """A unit; per node or per GPU."""
 UNEXPLAINED = 1.0
 """Against a figure that no slip turns into the printed one."""
+ASTRAY = 1.0
+"""Against a slip that leads to a figure which the digits leave open and rounding does not."""
 DOUBLED = 1.5
 """Against a figure that would be exactly twice or half: counts are doubled by people, what is measured is not."""
 RECOMPUTED = 2.5
@@ -83,6 +87,9 @@ def repair(row: Row, name: str, value: float, bounds: tuple[float, float], broke
         closely = digits.slip(text, figure.span(value * (1 - CLOSELY), value * (1 + CLOSELY)))
         slip = closely if closely is not None and closely.alone else slip
     slip = slip or (digits.slip(text, ends, wide=wide) if wide and not recomputed else None)
+    if slip is None and name[:1] == EXTRA:  # what is coarse is rounded by more than that
+        rounded = figure.span(value - figure.unit / 2, value + figure.unit / 2)
+        slip = next((one for one in digits.slips(text, rounded) if one.how in MOVED and one.text == shown), None)
     twice = next((times for times in (2.0, 0.5) if abs(math.log(value / figure.value / times)) < max(0.006, wide)), 0.0)
     copied = source(row, name) is not None
     if slip is not None and (copied or slip.how in ("one digit changed", "a digit lost") and twice):
@@ -97,6 +104,9 @@ def repair(row: Row, name: str, value: float, bounds: tuple[float, float], broke
         points = next(points for chance, points in SLIP if slip.chance < chance)
         score, why = score + points, f" ({slip.how})"
         score += _pointed(row, name, slip.text) if slip.how == "the point moved" else 0.0
+        # Digits were rounded: what misses it by twice as much agrees by accident.
+        astray = abs(figure.meant(slip.value) / value - 1) > (high / low - 1) / 4 + figure.unit / value / 2 + CLOSELY
+        score -= ASTRAY * (name[:1] == EXTRA and astray)
         near = points >= 2 and abs(figure.meant(slip.value) - value) <= 0.55 * figure.unit
         if points >= 3 or near or loose and slip.alone or slip.how == "the point moved" or points >= 2 and slip.how in ONE_TEXT:
             shown, value = slip.text, figure.meant(slip.value)
@@ -120,7 +130,7 @@ def repair(row: Row, name: str, value: float, bounds: tuple[float, float], broke
         parts = {1 / node: "of one device of a node", node / world: "of one node"} | parts
     if row.seq and name in ("samples_per_s", "tokens_per_s"):
         parts[row.seq if name == "samples_per_s" else 1 / row.seq] = "tokens" if name == "samples_per_s" else "samples"
-    for times, what in parts.items() if name != "sec_per_it" and not is_let_for(name[1:]) else ():
+    for times, what in parts.items() if name != "sec_per_it" and not hours and not is_let_for(name[1:]) else ():
         if times != 1 and abs(math.log(ratio / times)) < tight:
             # An eighth of what more than eight devices do is nothing that anybody measures.
             odd = times == 1 / node and world not in (1, node)

@@ -60,6 +60,7 @@ _OF_A_STEP: tuple[str, tuple[Terms, ...]] = "share", (
 """The same of a batch in tokens."""
 FEWEST, MOST_ROWS = 3, 60
 CLOSE, NEARLY, LOOSELY = 0.002, 0.1, 0.035
+FEWEST_LOOSE = 4
 CHANCE = 0.1
 """How likely rows would agree so by accident, at most: the heading has said it already."""
 COARSE = 0.01
@@ -93,7 +94,7 @@ def found(rows: list[Row]) -> Iterator[Way]:
         if kind is None or not kind[1] or heading == rows[0].columns.get("gbs") and any(row.record.gbs for row in rows):
             continue
         name, (shared, ways) = EXTRA + heading, kind
-        if name in defined:
+        if name in defined or shared == "base" and ways is not _EACH and _are_changes(rows, heading):
             continue
         others = [EXTRA + other for other in rows[0].record.printed if other != heading and _kind(other)]
         for other in others:
@@ -105,7 +106,7 @@ def found(rows: list[Row]) -> Iterator[Way]:
         # The first that a heading is likely to mean needs the least proof.
         tried = [way for at, terms in enumerate(ways, first) for groups in _groupings(rows, name, shared)
                  if (way := _tried(rows, ((name, 1), *terms), groups, at)) is not None]  # fmt: skip
-        if not tried:  # means over other iterations
+        if not tried and len(rows) >= FEWEST_LOOSE:  # means over other iterations
             tried = [way for at, terms in enumerate(ways, first) for groups in _groupings(rows, name, shared)
                      if (way := _tried(rows, ((name, 1), *terms), groups, at, LOOSELY)) is not None][:1]  # fmt: skip
         if shared == "base" and (both := _twins(rows[0])):
@@ -119,6 +120,12 @@ def found(rows: list[Row]) -> Iterator[Way]:
                                                -len(way.terms), -len(way.constants)))  # fmt: skip
             basis = best.terms[1][0] if shared == "base" else basis
             yield best
+
+
+def _are_changes(rows: list[Row], heading: str) -> bool:
+    """Whether the cells are of percents by which something is more or less: no product of columns."""
+    shares = [value for row in rows if (value := row.figure(heading)) is not None and "%" in row.cells[heading]]
+    return len(shares) > 1 and max(shares) < 75
 
 
 _OF_DEVICES = re.compile(r"(?:total )?(?:gpu|device|card|tpu|npu|hpu|chip|accelerator|(node)) (?:hours?|h)")

@@ -10,6 +10,10 @@ from seatrial.notes.lint.row import Row
 
 SPEEDS = ("tflops", "tokens_per_s_per_process", "mfu", "hfu")
 """What hardly differs from row to row."""
+ALIKE = 1.5
+"""Within which two others have to be for a third one to be far from them."""
+BEYOND = 1.15
+"""What lies so far beyond two others is."""
 
 
 def like_peers(row: Row, name: str, was: float, value: float) -> float:
@@ -57,11 +61,12 @@ def _speed(row: Row, name: str, value: float | None = None, other: dict[str, obj
 def in_line(row: Row, name: str, was: float, value: float) -> float:
     """Above 0 when the new value lies nearer to what the other rows of the column have than the printed one does."""
     column = [figure for mate in row.around if mate is not row and (figure := mate.said(name))]
-    if len(column) < 3:
+    low, high = min(column, default=0.0), max(column, default=0.0)  # type: ignore[type-var]
+    if len(column) < 2 or len(column) == 2 and high > ALIKE * low:  # type: ignore[operator]
         return 0.0
-    low, high = min(column), max(column)  # type: ignore[type-var]
+    beyond = 1.1 if len(column) > 2 else max(BEYOND, 1.1 * high / low)  # type: ignore[operator]
 
     def stands(figure: float) -> float:
-        return 1.0 if 0.9 * low <= figure <= 1.1 * high else 0.5 if low / 3 <= figure <= 3 * high else 0.0  # type: ignore[operator]
+        return 1.0 if low / beyond <= figure <= beyond * high else 0.5 if low / 3 <= figure <= 3 * high else 0.0  # type: ignore[operator]
 
     return 1.5 * (stands(value) - stands(was))

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from seatrial.notes.labels import label_parameters
-from seatrial.notes.lint.columns import discover, named
+from seatrial.notes.lint.columns import discover, named, ratios
 from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.headings import EXTRA
 from seatrial.notes.lint.means import NONE, WINDOW, Misses
@@ -523,7 +523,7 @@ def _find_defined(sheet: Sheet) -> dict[tuple[str, object, object], Rule]:
     """Columns of whole runs, which follow by definition: hours, tokens, money. What was found of them else says no more."""
     rules: dict[tuple[str, object, object], Rule] = {}
     for key, mates in sheet.tables.items():
-        laws = ledger.learn(mates) if key[1] is not None else []
+        laws = [*ledger.learn(mates), *ratios.learn(mates)] if key[1] is not None else []
         if not laws:
             continue
         sheet.laws[key] = laws

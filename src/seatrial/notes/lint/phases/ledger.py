@@ -26,7 +26,7 @@ from seatrial.notes.lint.columns import named
 from seatrial.notes.lint.findings import Finding, Level
 from seatrial.notes.lint.headings import EXTRA
 from seatrial.notes.lint.models.devices import names_device
-from seatrial.notes.lint.phases.quantities import AMOUNTS, DEVICE, FIELDS, Equation, equations, meanings
+from seatrial.notes.lint.phases.quantities import AMOUNTS, DEVICE, FIELDS, GAIN, Equation, equations, meanings
 from seatrial.notes.lint.phases.totals import is_aggregate
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
@@ -47,10 +47,11 @@ CHOSEN = frozenset(("devices", "nodes", "batch", "sequence", "steps", "epochs", 
 ROUND = frozenset(("devices", "nodes", "batch", "sequence"))
 """What nobody has 513 of."""
 BATCHES = frozenset(("batch", "sequence", "steps", "tokens", "samples", "tokens of a step"))
-WORKED_OUT = ("carbon", "price of tokens", "energy of a token", "device hours of a token", "hours of a token", "money",
+WORKED_OUT = (GAIN, "carbon", "price of tokens", "energy of a token", "device hours of a token", "hours of a token", "money",
               "energy of the site", "energy", "device hours", "node hours", "hours")  # fmt: skip
 """What people work out from the rest, the last first."""
-LIST = ("price of a device hour", "price of a node hour", "price of an hour", "price of energy", "sequence", "batch")
+LIST = ("price of a device hour", "price of a node hour", "price of an hour", "price of energy", "carbon of energy",
+        "power of a device", "power of a node", "overhead of the site", "sequence", "batch")  # fmt: skip
 """What rows have in common by nature: that it is another row's as well says nothing."""
 CLEAR = ("the point moved", "two digits exchanged", "a digit too many", "a digit lost")
 _UNITS = {24.0: "those are days", 1 / 24: "those are hours", 1 / 60: "those are minutes", 60.0: "those are seconds",
@@ -119,6 +120,11 @@ def _is_chosen(off: float, may: float) -> bool:
     """Whether it is a factor by which somebody chooses another batch: 2, 3/4."""
     factors = {one / other for one in range(2, 17) for other in (1, 2, 3, 4) if one > other}
     return any(abs(abs(off) - math.log(factor)) <= may + CLOSE for factor in factors)
+
+
+def is_listed(heading: str) -> bool:
+    """Whether a column has what rows have in common by nature."""
+    return any(kind in LIST for kind, _ in meanings(heading)[:1])
 
 
 def learn(mates: list[Row]) -> list[Law]:

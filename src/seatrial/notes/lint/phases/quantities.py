@@ -70,6 +70,8 @@ WORKED = frozenset(("steps", "tokens", "samples"))
 CHOSEN = frozenset(("tokens of a step", "samples of an epoch", "tokens of an epoch"))
 _DIRECT = frozenset((tuple(sorted(powers.items())), constant) for powers, constant in LAWS)
 MOST_KINDS = 6
+GAIN = "gain"
+"""One column over another: `columns.ratios`."""
 
 
 @dataclass(frozen=True)
