@@ -14,6 +14,7 @@ from seatrial.notes.lint.columns.copied import is_fine, source, stale
 from seatrial.notes.lint.columns.named import is_let_for
 from seatrial.notes.lint.columns.peers import in_line, leaning
 from seatrial.notes.lint.columns.points import ABOVE, ANOTHER_RELATION, FAR, WORKED_OUT, Repair
+from seatrial.notes.lint.columns.ratios import is_of_two
 from seatrial.notes.lint.columns.relations import BY_DEFINITION, GRAVE, MEASURES, PEAKS, is_measure
 from seatrial.notes.lint.digits import Printed
 from seatrial.notes.lint.headings import EXTRA
@@ -66,6 +67,7 @@ def repair(row: Row, name: str, value: float, bounds: tuple[float, float], broke
     counted = name[:1] == EXTRA and all(not is_measure(n) for relation, _, _ in broken for n, _ in relation.terms[1:])
     counted = counted or name[:1] == EXTRA and any(kind.endswith(OF_A_TOKEN) for kind, _ in meanings(name[1:]))
     # A definition says less of what was worked out from what than a heading does.
+    last = {said and not is_of_two(name[1:]) for said in last}
     score += WORKED_OUT if counted else WORKED_OUT / 2 if False in last else WORKED_OUT / 4 if last else 0.0
     figure = row.printed(name)
     assert figure is not None
