@@ -123,8 +123,8 @@ def _is_chosen(off: float, may: float) -> bool:
 
 
 def is_listed(heading: str) -> bool:
-    """Whether a column has what rows have in common by nature."""
-    return any(kind in LIST for kind, _ in meanings(heading)[:1])
+    """Whether a column has what rows of one place or one device have in common by nature."""
+    return any(kind in LIST and "price" not in kind for kind, _ in meanings(heading)[:1])
 
 
 def learn(mates: list[Row]) -> list[Law]:
