@@ -16,7 +16,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 
+from seatrial.tables.elsewhere import is_elsewhere
 from seatrial.tables.names import BY_NAME, EACH, MEASURES, OF_A_NODE, SETTINGS, Kind, by_measure, form, looked_up, normal
+from seatrial.tables.spelled import A_SYMBOL, respelled, spelled, without_formulas
 from seatrial.tables.tongues import from_signs, in_english
 
 __all__ = ["MEASURES", "NUMBER", "SETTINGS", "Column", "Kind", "clean", "normal", "read_heading", "setting", "settle"]
@@ -86,6 +88,12 @@ def clean(text: str) -> str:
     return html.unescape(text).translate(_LETTERS).strip()
 
 
+@lru_cache(maxsize=4096)
+def plainly(heading: str) -> str:
+    """A heading without markdown, formulas and the marks of notes; the dollars that are left are money."""
+    return _KEPT_UNDER.sub("", spelled(clean(without_formulas(heading))))
+
+
 def decimal(number: str) -> str:
     """A match of `NUMBER` as Python reads it."""
     if number.replace(".", "", 1).isdecimal():  # as nearly all are
@@ -105,6 +113,8 @@ _UNIT_WORDS = {
     "go": "GB", "gio": "GiB", "mo": "MB", "mio": "MiB",
     "gb": "GB", "gib": "GiB", "tb": "TB", "tib": "TiB", "k": "K", "m": "M", "thousands": "K", "millions": "M", "%": "%",
     "x1000": "K", "×1000": "K", "x 1000": "K", "1000": "K", "x1e3": "K", "1e3": "K", "1e6": "M", "万": "万", "萬": "万",
+    "1e9": "B", "1e12": "T", "billions": "B", "billion": "B", "bn": "B", "trillions": "T", "million": "M", "thousand": "K",
+    "t": "T", "b params": "B", "m params": "M", "1k": "K",
     "ghz": "GHz", "mhz": "MHz",
 }  # fmt: skip
 LONGEST_HEADING = 120
@@ -114,12 +124,13 @@ _BRACKET = re.compile(r"[(\[（]([^)\]）]*)[)\]）]")
 _KEPT_UNDER = re.compile(
     r"^(?:(?:params|hparams|metrics|tags|config|summary|args)[./]|(?:training|train|trainer|parallelism|parallel|model|data|job|"
     r"optimizer|system|perf|cfg|tokens|batch_scheduler)\.|(?:perf|train|trainer|training|performance)/|"
-    r"throughput/(?:device/(?=mfu)|(?=(?:device/)?\w+_\w)))+(?=\w)", re.IGNORECASE
+    r"throughput/(?:device/(?=mfu)|(?=\w+_\w)))+(?=\w)", re.IGNORECASE
 )
 """How a tracker's export or an engine's setting begins: `params.nodes`, `training.seq_len`, `perf/mfu`."""
 _AFTER_COMMA = re.compile(r"(?:,\s*(ms|s|sec|seconds|min|[GM]i?B|%|[kKM])| in (thousands|millions))$")
 """`step, ms` is `step (ms)`."""
-_THOUSANDS_OF = re.compile(r"(?<!\w)([kKmM万萬])(?:io\.?|illions?(?: of)?|ilo)?[ _-]?((?:[tT]ok(?:en)?s?|TPS|tps)(?![^\W_]).*)")
+_THOUSANDS_OF = re.compile(r"(?<!\w)(?:1 ?)?([kKmM万萬])(?:io\.?|illions?(?: of)?|ilo)?[ _-]?"
+                           r"((?:[tT]ok(?:en)?s?|TPS|tps)(?![^\W_]).*)")
 """`ktok/s` is `tok/s (k)`, and `Mio. Token/s` is `Token/s (M)`."""
 _INVERSE = re.compile(r"\s*[·*]?\s*\b([A-Za-z]+)(?:\u207b\u00b9|-\u00b9|\^\{?-1\}?)")
 _OF_BOTH = re.compile(r"/\s?\((\w+)\s*[·*x ]\s*(\w+)\)")
@@ -147,10 +158,12 @@ def read_heading(raw: str) -> Column:
     """The column a heading stands for; a column without a field keeps its cells' text."""
     if len(raw) > LONGEST_HEADING or raw.lstrip()[:1] in "Δ∆" and raw.strip():  # a difference is none of what it is of
         return Column(heading=raw.strip())
-    text = from_signs(_KEPT_UNDER.sub("", clean(raw))).strip("*†^ ")
+    text = from_signs(plainly(raw)).strip("*†^ ")
     text = _AFTER_COMMA.sub(lambda match: f" ({match[1] or match[2]})", text)
     if (axis := _BRACKET.search(text)) and axis[1].strip().upper() in _AXES:
         return Column(heading=raw.strip(), field=_AXES[axis[1].strip().upper()], kind="count")  # `data (FSDP)`
+    if (symbol := A_SYMBOL.fullmatch(text)) is not None and by_measure(text) is None and (of := read_heading(symbol[1])).field:
+        return replace(of, heading=raw.strip())
     if text == "S":
         return Column(heading=raw.strip(), field="seq", kind="count")  # seconds are written small
     if _FROM_THERE.fullmatch(text):
@@ -162,12 +175,14 @@ def read_heading(raw: str) -> Column:
     inside = [part for group in _BRACKET.findall(text) for part in re.split(r"[,;]", group)]
     plain = normal(_BRACKET.sub(" ", text))
     whole = normal(text)
+    if whole not in BY_NAME and is_elsewhere(whole):
+        return Column(heading=raw.strip())
     # A rate in brackets says of what the rest is the name: `throughput/GPU (tok/s)`.
     rated = any(" per " in f"{normal(part)} " for part in inside)
     found = BY_NAME.get(whole) or (by_measure(text) if rated else None) or BY_NAME.get(plain)
     if found is None and rated and not {*plain.split()} & {*EACH, "node", "nodes"}:
         found = next(filter(None, map(by_measure, inside)), None)
-    found = found or BY_NAME.get(plain.removeprefix("num ").removeprefix("est "))
+    found = found or BY_NAME.get(plain.removeprefix("num ").removeprefix("est ")) or _one_of_several(text)
     if found is None:
         words = plain.split()
         if len(words) > 1 and words[-1] in _UNIT_WORDS and words[-2] != "per" and (found := BY_NAME.get(" ".join(words[:-1]))):
@@ -184,12 +199,17 @@ def read_heading(raw: str) -> Column:
         if column is not None and column.field != "iteration":  # a step may be anything
             return replace(column, heading=raw.strip())
     if found is None:
-        return Column(heading=raw.strip(), parts=_parts(text) or next(filter(None, map(_parts, _BRACKET.findall(text))), ()))
+        parts = _parts(text) or next(filter(None, map(_parts, _BRACKET.findall(text))), ())
+        others = () if parts else (read_heading(other) for other in respelled(text))
+        column = next((other for other in others if other.field), Column(parts=parts))
+        return replace(column, heading=raw.strip())
     field, kind = found
     unit, per, formula = _heading_unit(kind, whole if rated else plain), _heading_per(plain), _formula_of(plain)
+    a_time = _rate_time(whole) if kind == "rate" else ""
     if field in ("tflops", "aggr_pflops"):
         usual = "tflops" if field == "tflops" else "pflops"
-        unit = next((word.upper() for word in form(plain).split() if word[1:] == "flops" and word != usual), unit)
+        unit = next((word.upper() for word in form(plain).split() if word.endswith("flops") and word != usual
+                     and (word != "flops" or usual not in form(text))), unit)  # fmt: skip
     for part in inside:
         part = part.strip()
         words_in = normal(part)
@@ -210,6 +230,11 @@ def read_heading(raw: str) -> Column:
         return Column(heading=raw.strip())  # `Wall time [h]` is that of a run
     if field == "throughput":
         return Column(heading=raw.strip(), field="throughput", kind="rate")
+    if field == "mem_value" and unit == "%":
+        return Column(heading=raw.strip())  # a share of what a device has
+    if field == "sec_per_it" and any(_OF_DEVICES.fullmatch(normal(part)) for part in inside):
+        return Column(heading=raw.strip())  # `Time (GPU hours)`
+    unit += a_time
     if field != "tflops" and (field, per) != ("mem_value", "node"):
         per = ""
     formula = formula if field == "tflops" else ""
@@ -280,6 +305,22 @@ _OF_EACH = (("experts", "gpus"), ("layers", "gpus"), ("experts", "nodes"), ("lay
 """`experts/GPU` are those of one, and not two counts."""
 
 
+def _one_of_several(text: str) -> tuple[str, Kind] | None:
+    """`emb_dim / d_model` are two names of one; `--bf16 / --fp8` are what it may be."""
+    said = [normal(part) for part in re.split(r"\s+/\s+", text)]
+    if len(said) < 2:
+        return None
+    if {*said} <= _DTYPES:
+        return "dtype", "dtype"
+    if said[0] in ("ok", "fits", "pass", "done") and said[1] in ("oom", "fail", "failed", "crash", "crashed"):
+        return "outcome", "outcome"
+    found = {BY_NAME.get(name) for name in said}
+    return found.pop() if len(found) == 1 else None
+
+
+_DTYPES = frozenset(("bf16", "fp16", "fp8", "fp32", "tf32", "fp4", "mxfp8", "nvfp4"))
+
+
 def _parts(text: str) -> tuple[str, ...]:
     """`DP/TP/PP`, `DPxTPxPP` and `TP x PP` name several counts, which their cells hold in the same order."""
     found = [BY_NAME.get(normal(part)) for part in _BETWEEN.split(text.strip("()[] "))]
@@ -291,10 +332,14 @@ def _parts(text: str) -> tuple[str, ...]:
 
 _OF_TOKENS = re.compile(
     r"(?:(?P<a>k|m|million|thousand|mio) ?)?tok(?:en)?s? (?:(?P<b>k|m) )?per (?:global |optimizer |opt |training )?"
-    r"(?:it|iter|iteration|step|batch|update)(?: (?P<c>k|m))?"
-    r"|(?:global ?|total |effective )?(?:gbs|batch ?(?:size)?|bsz?)(?: in| of)? ?\b(?:(?P<d>k|m|million|thousand|mio) ?)?"
-    r"(?:t|toks?|tokens?)(?: (?P<e>k|m))?"
+    r"(?:global )?(?:it|iter|iteration|step|batch|update)(?: global)?(?: (?P<c>k|m|1e3|1e6))?"
+    r"|(?:global ?|total |effective )?(?:gbs|batch ?(?:size)?|bsz?)(?: in| of)? ?\b"
+    r"(?:(?P<d>k|m|millions?(?: of)?|thousands?(?: of)?|mio) ?)?"
+    r"(?:t|toks?|tokens?)(?: (?P<e>k|m|1e3|1e6))?"
 )
+
+
+_MANY_TOKENS = {"3": "K", "6": "M"}
 
 
 @lru_cache(maxsize=4096)
@@ -304,16 +349,35 @@ def batch_of_tokens(heading: str) -> str | None:
     `tokens/step`, `GBS (Mtok)`, `Global batch (tokens)`, `GlobalBatchSize (T)`, `Token pro Schritt`"""
     if len(heading) > LONGEST_HEADING:
         return None
-    words = re.sub(r"\b(?:num|number of|nr of|avg|total) (?=\S* ?tok)", "", normal(in_english(clean(heading), surely=True)))
+    words = re.sub(r"\b(?:num|number of|nr of|avg|total) (?=\S* ?tok)", "", normal(in_english(plainly(heading), surely=True)))
     match = _OF_TOKENS.fullmatch(words)
-    return None if match is None else next((unit[0].upper() for unit in match.groups() if unit), "").replace("T", "K")
+    return None if match is None else next((_MANY_TOKENS.get(unit[-1], unit[0].upper()) for unit in match.groups() if unit),
+                                             "").replace("T", "K")  # fmt: skip
 
 
 @lru_cache(maxsize=4096)
+def rate_of_each(heading: str) -> Column | None:
+    """The column of a rate that a record has of all devices alone: that of a node, `tok/s/node`, and samples of a device."""
+    text = _THOUSANDS_OF.sub(r"\2 (\1)", _OF_BOTH.sub(r"/\1/\2", _INVERSE.sub(r"/\1", in_english(plainly(heading)))))
+    units = (_UNIT_WORDS.get(part.strip().casefold(), "") for part in _BRACKET.findall(text))
+    many = next((unit for unit in units if unit in ("K", "M")), "")
+    words = {*form(text).split()} - {"per", "throughput", "avg", "mean", "k", "m", "device"} - _OF_TRAINING
+    node = "node" in words
+    each = words & {*EACH} or "device" in form(text).split()
+    what = words - {"s", "node", *EACH}
+    if "s" not in words or what not in ({"tokens"}, {"samples"}) or node == bool(each) or each and what == {"tokens"}:
+        return None
+    return Column(heading=heading, field=f"{what.pop()}_per_s", kind="rate", unit=many + _rate_time(normal(text)),
+                  per="node" if node else "process")  # fmt: skip
+
+
+_OF_TRAINING = frozenset("train training speed perf".split())
+
+
 def rate_of_a_node(heading: str) -> str:
     """tokens_per_s or samples_per_s where a column has that of one node, as `tok/s/node`."""
-    words = {*form(in_english(heading)).split()} - {"per", "throughput", "avg", "mean"}
-    return next((f"{what}_per_s" for what in ("tokens", "samples") if words == {what, "s", "node"}), "")
+    found = rate_of_each(heading)
+    return found.field if found is not None and found.per == "node" else ""
 
 
 _SUMS = frozenset("ga gas acc accu accum accums accumulation accumulate accumulated accumulations akkumulation "
@@ -447,8 +511,9 @@ def _in_other_units(column: Column, named: set[str]) -> Column:
     unit = batch_of_tokens(column.heading) if "gbs" not in named else None
     if unit is not None:
         return Column(heading=column.heading, field="gbs", kind="rate", unit=unit, per="sequence")
-    rate = rate_of_a_node(column.heading) if "nodes" in named else ""
-    return column if not rate or rate in named else Column(heading=column.heading, field=rate, kind="rate", per="node")
+    rate = rate_of_each(column.heading)
+    there = rate is not None and rate.field not in named and ("nodes" if rate.per == "node" else "gpus") in named
+    return rate if rate is not None and there else column
 
 
 def _heading_unit(kind: Kind, plain: str) -> str:
@@ -458,7 +523,22 @@ def _heading_unit(kind: Kind, plain: str) -> str:
         return "it/s"
     if re.search(r"\b(ms|msec)\b", plain):
         return "ms"
-    return "s"
+    if re.search(r"\bus\b", plain):
+        return "us"
+    return "min" if re.search(r"\bmins? per\b", plain) else "s"
+
+
+_OF_DEVICES = re.compile(rf"(?:{'|'.join(EACH)}) ?(?:hours?|h|hrs?|days?|d|min(?:ute)?s?)")
+_A_TIME = re.compile(r"\bper (?:(?:gpu|node|device|chip|process|rank|card) per )?(min|minute|h|hr|hour|day|d)s?\b")
+_FOR_ONE = re.compile(r"\b(s|ms|us|min)(?: (?:gpu|device))? per (?:\w+ )?(?:tokens|samples)\b(?! per s\b)")
+
+
+def _rate_time(whole: str) -> str:
+    """What a rate is per, where that is no second: `/min`, `/h`, `/d`, and `s/`, `ms/`, `us/` of what is the time of one."""
+    if (one := _FOR_ONE.search(form(whole))) is not None:
+        return f"{one[1]}/"
+    time = _A_TIME.search(whole)
+    return "" if time is None else f"/{'min' if time[1][0] == 'm' else time[1][0]}"
 
 
 def _heading_per(plain: str) -> str:

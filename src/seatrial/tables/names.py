@@ -30,48 +30,69 @@ machine word:
     gpu type, gpu model, accelerator, device type, accelerator type,
     pod, slice
 gpus:
-    ngpu, tpu chips, nb gpu, nb gpus, npu num, gpus used, gcd, gcds, num gcds, hpu, hpus, num hpus, xpu, xpus, num xpus, tpus,
+    ngpu, tpu chips, nb gpu, nb gpus, npu num, gpus used, gcd, gcds, num gcds, hpu, hpus, num hpus, xpu, xpus, num xpus,
+    tpus,
     ipus, tiles, gaudis, sockets, cpu sockets, num sockets, apu, apus, num apus, cmgs, num cmgs
 nodes:
-    machines, compute nodes, nb nodes, num hosts, number of hosts
+    machines, compute nodes, nb nodes, num hosts, number of hosts, slurm job num nodes, slurm nnodes, slurm nodes
 dp:
-    ddp, dp ranks, dp world size, dataparallel
+    ddp, dp ranks, dp world size, dataparallel, dp replicas, data parallel world size, data parallel replicas, data axis,
+    fsdp axis, data parallel axis, model replicas
 tp:
-    mp size, ici tensor, ici tensor parallelism, tensor parallel shards
+    mp size, ici tensor, ici tensor parallelism, tensor parallel shards, tensor axis, model axis, tensor parallel axis
 pp:
-    pipe, pipe parallel, pp stages, pipeline stages, stages, ici pipeline, ici pipeline parallelism
+    pipe, pipe parallel, pipe parallel size, pipeline axis, pipe axis, stage axis, pp stages, pipeline stages, stages,
+    ici pipeline, ici pipeline parallelism
 vp:
-    interleaved stages, virtual pp size
+    interleaved stages, virtual pp size, interleave factor, interleaving factor, model chunks per pp rank, chunks per rank,
+    virtual stages per rank, num virtual stages per pipeline rank, virtual pipeline stages, virtual chunks
 mbs:
-    mbsz, ub, ubs, b per gpu, seqs per gpu, samples per gpu, sequences per gpu, micro batch, micro bsz, u batch size, u batch,
+    mbsz, ub, ubs, b per gpu, seqs per gpu, samples per gpu, sequences per gpu, micro batch, micro bsz, u batch size,
+    u batch,
     ubatch size, batch micro, batch per gpu, batch size per gpu, per gpu batch size, per device batch size,
     per device train batch size, per device batch, per chip batch, per chip batch size, batch per device, batch per chip,
-    per gpu batch, per rank batch, local batch size, local bs, bs per gpu, device batch size, ubatch, local batch, pdb, pdbs
+    per gpu batch, device train microbatch size, train microbatch size, device microbatch size, per rank batch,
+    local batch size, local bs, bs per gpu, device batch size, ubatch, local batch, pdb, pdbs
 gbs:
-    glob batch, effective bs, gbsz, batch sequences, batch seqs, total batch size, effective batch size, effective batch,
+    b global, global batch samples, global batch size samples, global batch sequences, glob batch, effective bs, gbsz,
+    batch sequences, batch seqs, total batch size, effective batch size, effective batch,
     eff bs, eff bsz, effective bsz,
     eff batch, eff batch size, global bsz, bsz, batch global, size of batch global, batch size global, size of batch,
-    size batch, size batch global, sequences per step, sequences a step, samples a step, sequences per batch, samples per batch
+    size batch, size batch global, sequences per step, sequences a step, samples a step, sequences per batch,
+    samples per batch
 seq:
     ctx length, max length, l seq, tokens per seq, tokens per sequence, seq length, ctx len, max seq len, max seq length,
     context window, block size, max sequence length, length of sequence, sequence size, length, seq tokens,
     sequence tokens, context tokens, seq len tokens, max len, cutoff len, cutoff length, max target length, target length,
-    model max length, train seq len, train length, n ctx, sample length
+    model max length, seq axis, s seq len, train context, train ctx, train seq len, train length, n ctx, sample length
 hidden:
-    model dim, embed dim, embedding dim, embedding dimension, emb dim, base emb dim, n embed
+    d hidden, residual dim, model width, model dim, embed dim, embedding dim, embedding dimension, emb dim, base emb dim,
+    n embed
 heads:
-    attn heads
+    attn heads, query heads, q heads, n attn heads, num query heads
+ffn:
+    ffn hidden, mlp hidden size, mlp hidden, mlp size, mlp width, ffn width, d ffn, ffn hidden dim, feed forward dim,
+    feedforward dim, feed forward size
+vocab:
+    n vocab, vocab tokens
+size_label:
+    total params, total parameters, param, param count, parameter count, params total, n parameters, model params,
+    model parameters, model variant, model name or path
 kv_heads:
     gqa groups, n head kv, n kv head, num kv groups
 recompute:
     act ckpt, grad ckpt, activation recomputation, act checkpointing, grad checkpointing, checkpointing, ac mode,
     rc, recomp, remat, remat policy, rematerialization, rematerialisation
 zero_stage:
-    deepspeed stage, stufe, zero stufe
+    deepspeed stage, stufe, zero stufe, zero optimization stage, ds zero, ds zero stage, deepspeed zero, fsdp zero stage
 dtype:
+    torch dtype, num format, number format, numeric format, numerics, compute precision, training precision,
     compute dtype, prec, mixed precision, train precision, amp, amp dtype
 engine:
-    software
+    software, training framework, train framework, training stack, stack, trainer, training library, training engine,
+    training codebase, training code
+schedule:
+    pipeline parallel schedule, pp sched, pipeline sched, pipe schedule, pipeline schedule type
 env settings:
     env, environment, settings, setting, options, env vars
 mem_value memory:
@@ -103,12 +124,16 @@ tokens_per_s_per_process rate:
 throughput rate:
     throughput, speed, training speed, training throughput, train speed
 mfu percent:
-    mfu, mfu pct, model flops utilization, model flop utilization, flops utilization, model flops utilisation,
+    mfu, mfu frac, mfu fraction, peak mfu, mfu pct, model flops utilization, model flop utilization, flops utilization,
+    model flops utilisation,
     model flops util, mfu percent, mfu %, % mfu, % of peak, percent of peak
 hfu percent:
-    hfu, hardware flops utilization, hardware flops utilisation, hw flops util, hw flops utilization, hfu percent, hfu %
+    hfu, hfu frac, hfu fraction, hfu pct, peak hfu, hardware flops utilization, hardware flops utilisation,
+    hw flops util, hw flops utilization, hfu percent, hfu %
 loss figure:
-    loss, lm loss, train loss, training loss, final loss
+    loss, lm loss, train loss, training loss, final loss, final train loss, final training loss, ce loss,
+    cross entropy loss,
+    cross entropy, ce loss end, loss train, final lm loss, last loss, loss final
 iteration count:
     iteration, step, iter, it, update, updates, optimizer step, optimizer steps
 date date:
@@ -120,7 +145,7 @@ notes notes:
 state state:
     state
 outcome outcome:
-    outcome, status, result
+    outcome, status, result, run status, job status, job state, run state, run outcome, run result
 flags flags:
     flags, marks
 estimated names:
@@ -170,10 +195,11 @@ def normal(text: str) -> str:
 _SAME = {word: one for one, words in {
     "s": "sec secs second seconds", "ms": "msec msecs millisecond milliseconds",
     "it": "iter iters iteration iterations its step steps",
-    "tokens": "tok toks token words", "tflops": "tflop teraflop teraflops tf tfs", "gflops": "gflop gigaflop gigaflops",
-    "pflops": "pflop petaflop petaflops pf",
+    "tokens": "tok toks token words", "throughput": "thpt thput tput thruput thrpt thr", "us": "usec usecs microseconds",
+    "tflops": "tflop teraflop teraflops tf tfs", "gflops": "gflop gigaflop gigaflops",
+    "pflops": "pflop petaflop petaflops pf", "eflops": "eflop exaflop exaflops ef", "flops": "flop",
     "utilization": "util utilisation",
-    "samples": "sample samp sequence sequences seqs seq examples ex sentences sentence sent snt pair pairs prompts",
+    "samples": "sample samp smpl smpls sequence sequences seqs seq examples ex sentences sentence sent snt pair pairs prompts",
 }.items() for word in words.split()}  # fmt: skip
 EACH = frozenset("gpu gpus device devices dev accelerator accelerators card cards chip chips npu npus tpu tpus hpu hpus xpu "
                  "xpus ipu tile gcd gcds process processes proc procs rank ranks worker workers "
@@ -181,21 +207,23 @@ EACH = frozenset("gpu gpus device devices dev accelerator accelerators card card
 """What a figure is per, where all mean one of the devices."""
 OF_A_NODE = frozenset("node server host box blade".split())
 _COUNTING = frozenset("num number no n count total".split())
-_AVERAGED = frozenset("avg average mean median achieved measured observed wall clock wallclock elapsed".split())
+_AVERAGED = frozenset("avg average mean median achieved measured observed wall clock wallclock elapsed sustained "
+                      "actual real eff effective p50 steady state typical".split())  # fmt: skip
 """Words beside a name that change nothing: of a count, of a measurement."""
-_DEGREES = ("degree", "size", "ways", "way")
+_DEGREES = ("degree", "size", "ways", "way", "ranks", "factor")
 _DEVICE = re.compile(r"(?:[abhv]\d{2,3}|gb?\d{3}|mi\d{3}x?|l40|[tl]4|rtx\d{4})(s?)")
 
 
 def form(text: str) -> str:
     """A name in one form for the many that it has: `tok / sec / device` is `tokens per s per gpu`."""
-    words = normal(text).split()
+    words = re.sub(r"\b(tera|giga|peta|exa) ?flops?\b", r"\1flops", normal(text)).split()
     made: list[str] = []
     for word in words:
         per = bool(made) and made[-1] == "per"
         # A sequence is a sample in a rate alone.
         same = word if word in ("sequence", "seq") and "per" not in words else _SAME.get(word, word)
-        made.append("gpu" if per and word in EACH else "node" if per and word in OF_A_NODE else same)
+        one = per and (word in EACH or _DEVICE.fullmatch(word) is not None and word != "mi250x")  # two devices are on that
+        made.append("gpu" if one else "node" if per and word in OF_A_NODE else same)
     return " ".join(made)
 
 
@@ -238,13 +266,18 @@ def looked_up(text: str) -> tuple[str, Kind] | None:
 _OF_ALL = frozenset("total agg aggr aggregate aggregated cluster system overall global all sum whole job".split())
 _BESIDE = frozenset("throughput rate speed perf performance train training model est estimated per of the in".split())
 _BESIDE |= _AVERAGED
+_LONG = frozenset("min mins minute minutes h hr hrs hour hours day days d".split())
+"""Times that a rate may be per, where the heading says per."""
+_MINUTES = re.compile(r"\bmins? per\b")
 _OF_A_STEP = frozenset("it batch update optimizer opt optim".split())
 _OF_TIME = frozenset("time timing latency duration elapsed wallclock t".split())
+_CLOCK = frozenset("s ms us".split())
 _SHARE = frozenset("% percent percentage pct fraction".split())
 _OF_PEAK = frozenset("peak theoretical flops flop tflops s utilization".split()) | _SHARE
 _OF_FLOPS = frozenset("tflops gflops flops s hardware hw node".split())
-_MEMORY, _BYTES = frozenset("mem memory ram vram hbm".split()), frozenset("gb gib mb mib go gio".split())
-_OF_MEMORY = frozenset("peak max maximum alloc allocated reserved active used usage use".split()) | _MEMORY | _BYTES
+_MEMORY, _BYTES = frozenset("mem memory ram vram hbm".split()), frozenset("gb gib mb mib go gio bytes".split())
+_OF_MEMORY = frozenset("peak max maximum alloc allocated reserved active used usage use footprint d m cuda torch nvidia smi "
+                       "consumption occupied bytes".split()) | _MEMORY | _BYTES
 
 
 def by_measure(text: str) -> tuple[str, Kind] | None:
@@ -254,16 +287,22 @@ def by_measure(text: str) -> tuple[str, Kind] | None:
     words = {*form(text).split()}
     each, of_all = bool(words & {*EACH}), bool(words & _OF_ALL)
     rest = words - EACH - _OF_ALL - _BESIDE
-    if rest == {"tokens", "s"} and not (each and of_all):
-        return ("tokens_per_s_per_process" if each else "tokens_per_s"), "rate"
-    if rest == {"samples", "s"} and not each:
-        return "samples_per_s", "rate"
-    if rest <= _OF_FLOPS and len(rest & {"tflops", "gflops"}) == 1 and not of_all or rest - {"s"} == {"pflops", "node"}:
+    clock = rest - {"tokens", "samples"}
+    clock -= {"peak"} if {"tokens", "samples"} & rest else set()
+    if len(clock) == 1 and (clock <= _CLOCK or "per" in words and clock <= _LONG) and not (each and of_all):
+        if "tokens" in rest and "samples" not in rest:
+            return ("tokens_per_s_per_process" if each else "tokens_per_s"), "rate"
+        if "samples" in rest and not each and "tokens" not in rest:
+            return "samples_per_s", "rate"
+    flops = len(rest & {"tflops", "gflops"}) == 1 or rest >= {"flops", "s"} and each
+    if rest <= _OF_FLOPS and flops and not of_all or rest - {"s"} == {"pflops", "node"}:
         return "tflops", "figure"
-    if (rest - {"s"} == {"pflops"} or rest - {"s"} == {"tflops"} and of_all) and not each:
+    if (rest - {"s"} in ({"pflops"}, {"eflops"}) or rest - {"s"} == {"tflops"} and of_all) and not each:
         return "aggr_pflops", "figure"
-    timed = rest - _OF_TIME - _OF_A_STEP - {"s", "ms"}
-    if not timed and rest & _OF_A_STEP and (words & _OF_TIME or rest & {"s", "ms"}) and not each | of_all:
+    timed = rest - _OF_TIME - _OF_A_STEP - _CLOCK
+    if timed == {"min"} and _MINUTES.search(normal(text)):
+        timed = set()
+    if not timed and rest & _OF_A_STEP and (words & _OF_TIME or rest & {*_CLOCK, "min"}) and not each | of_all:
         return "sec_per_it", "seconds"
     if rest <= _OF_PEAK and ("peak" in rest and rest & _SHARE or rest == {"utilization", "%"} and not each):
         return "mfu", "percent"
@@ -284,5 +323,5 @@ def _of_each(words: set[str]) -> bool:
 def _counts_devices(words: list[str]) -> bool:
     """`A100s`, `# H100`, `H100 GPUs`: so many of them; `A100` alone is whatever was measured on one."""
     named = [match for word in words if (match := _DEVICE.fullmatch(word))]
-    others = {word for word in words if not _DEVICE.fullmatch(word)}
+    others = {word for word in words if not _DEVICE.fullmatch(word) and not re.fullmatch(r"\d{2,3}(?:gb|g)", word)}
     return len(named) == 1 and others <= {*_COUNTING, "gpus", "gpu"} and bool(named[0].group(1) or others)

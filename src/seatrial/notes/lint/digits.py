@@ -37,7 +37,7 @@ class Printed:
     scale: float = 1.0
     """What is printed over the value: 100 under a heading of percent, 1000 under one of ms."""
     inverse: bool = False
-    """Steps a second for the seconds of a step."""
+    """Steps a second for the seconds of a step, or the time of one token for their rate: `scale` over the value."""
 
     @once
     def rounded(self) -> tuple[float, float]:
@@ -54,7 +54,7 @@ class Printed:
 
     def shown(self, value: float) -> float:
         """A value as the column has it; the same turns what is printed into a value where it is inverse."""
-        return 1 / value if self.inverse else value * self.scale
+        return self.scale / value if self.inverse else value * self.scale
 
     def span(self, low: float, high: float) -> tuple[float, float]:
         """Two values as the column has them, the lesser first: 0.41 as 41 under a heading of percent."""
@@ -62,12 +62,12 @@ class Printed:
         return (other, one) if other < one else (one, other)
 
     def meant(self, number: float) -> float:
-        return 1 / number if self.inverse else number / self.scale
+        return self.scale / number if self.inverse else number / self.scale
 
     def like(self, value: float) -> str:
         """Another value with as many decimals, in the unit of the column."""
         step = self.step or self.unit
-        return as_printed(self.shown(value), step / self.value / self.value if self.inverse else step * self.scale)
+        return as_printed(self.shown(value), self.scale * step / self.value / self.value if self.inverse else step * self.scale)
 
 
 @dataclass(frozen=True)

@@ -22,11 +22,12 @@ from seatrial.notes.lint.findings import Finding, Level
 from seatrial.notes.lint.headings import EXTRA, extras, field_of, fields_of, kind_beside, kinds_beside, parts_of
 from seatrial.notes.lint.models.devices import device_of, devices_in, is_preset, names_device, of_devices
 from seatrial.notes.lint.once import once
+from seatrial.notes.read import units
 from seatrial.notes.read.rows import holds_flops, holds_memory, laid_out
 from seatrial.notes.read.sound import MOST_MEASURED
 from seatrial.record import Record
 from seatrial.spec import Device
-from seatrial.tables.headings import batch_of_tokens, clean, is_any_batch
+from seatrial.tables.headings import batch_of_tokens, clean, is_any_batch, read_heading
 
 if TYPE_CHECKING:
     from seatrial.notes.lint.models.formulas import Reading
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 NEAR, MOST = 150, 1000
 """Tables and files beyond this are logs of a program: a row is compared with this many others, so that time stays linear."""
+_RATES = ("tokens_per_s", "tokens_per_s_per_process", "samples_per_s")
 MEASURED = ("mem_value", "sec_per_it", "tflops", "aggr_pflops", "samples_per_s", "tokens_per_s")
 CONFIGURATION = (
     "nodes", "layers", "hidden", "heads", "kv_heads", "seq", *LAYOUT,
@@ -211,6 +213,8 @@ class Row:
         plain = digits.read(cell, value) if (cell := self.cell(name)) else digits.from_value(value)
         if plain is not None and name == "sec_per_it" and self.record.time_unit == "it/s":
             plain = replace(plain, scale=1.0, inverse=True)
+        elif plain is not None and name in _RATES and units.inverts(read_heading(self.columns.get(name, "")).unit):
+            plain = replace(plain, scale=plain.scale * plain.value * plain.value, inverse=True)
         elif plain is not None and "," in cell and self.record.time_unit != "ms" and _in_thousands(plain.scale):
             plain = replace(plain, scale=1.0)  # 7,042 with a decimal comma
         return plain if plain is None else self.sheet.steps(self.key, name).applied(plain)

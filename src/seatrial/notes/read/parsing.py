@@ -54,7 +54,6 @@ def take_flags(text: str) -> tuple[str, tuple[str, ...]]:
     return re.sub(r"\s*/\s*(?=$|\()", "", _FLAG.sub("", text)).strip(), flags
 
 
-_THOUSANDS = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "万": 1e4, "萬": 1e4}
 LONGEST_SEQUENCE_K = 4096
 """Thousands of tokens beyond which a figure under `Sequence (K)` was typed in tokens."""
 POSITIVE: frozenset[Kind] = frozenset({"count", "figure", "memory", "seconds", "rate", "percent", "frequency"})
@@ -105,8 +104,8 @@ def _number_cell(column: Column, text: str, flags: tuple[str, ...]) -> Cell:
     if column.kind == "rate" and (tens := _MYRIADS.match(rest)) is not None:
         value, rest = value * (1e4 if tens[1] in "万萬" else 1e8), rest[tens.end() :]
     elif column.kind == "rate":
-        own = bare[:1] if (bare := rest.lstrip())[:1] in _THOUSANDS and not bare[1:2].isalnum() else ""  # `1.44 M`
-        value *= _THOUSANDS.get(own or column.unit, 1.0)
+        own = bare[:1] if (bare := rest.lstrip())[:1] in units.THOUSANDS and not bare[1:2].isalnum() else ""  # `1.44 M`
+        value = units.rate(value, column.unit, own)
         unit, rest = units.take(column.kind, bare[1:]) if own else (unit, rest)
     if column.field == "seq" and (column.unit == "K" or re.match(r"[kKM](?!\w)", rest)):
         value *= 1024 if rest[:1] == "M" else 1

@@ -483,8 +483,9 @@ def _to_the_whole(row: _OpenRow, values: dict[str, Any]) -> Iterator[tuple[Colum
     """A batch in tokens as one of sequences, and the rate of a node as that of all; what cannot be told is left out."""
     for name, (per, step, column, raw) in row.shared.items():
         value, nodes, seq = values.pop(name), values.get("nodes"), values.get("seq")
-        if per == "node":
-            values.update({name: value * nodes} if nodes else {})
+        if per in ("node", "process"):
+            count = nodes if per == "node" else values.get("gpus")
+            values.update({name: value * count} if count else {})
         elif seq:
             replica = _replica(values.get("dp"), values.get("mbs"))
             found = _sequences((value - step / 2) / seq, (value + step / 2) / seq, replica)

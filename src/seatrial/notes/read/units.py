@@ -3,6 +3,7 @@
     take("memory", " MiB (peak)")              ("MiB", " (peak)")
     foreign("seconds", " MiB")                 "memory": no number of a column of times
     seconds(750.0, "us")                       0.00075
+    rate(1.2, "K/min")                         20.0
     compound("33 hr 13 min")                   (119580.0, "")
 """
 from __future__ import annotations
@@ -87,8 +88,24 @@ def memory(value: float, unit: str) -> tuple[float, str]:
 
 def tera(value: float, unit: str) -> float:
     """FLOP/s in TFLOPs."""
-    places = {"k": 9, "m": 6, "g": 3, "p": -3, "e": -6}.get(unit[:1].lower(), 0)
+    places = {"k": 9, "m": 6, "g": 3, "p": -3, "e": -6, "f": 12}.get(unit[:1].lower(), 0)
     return shifted(value, places) if places else value
+
+
+THOUSANDS = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "万": 1e4, "萬": 1e4}
+
+
+def inverts(unit: str) -> bool:
+    """Whether a column of rates has the time of one: `s/`, `ms/`."""
+    return unit.endswith("/")
+
+
+def rate(value: float, unit: str, own: str = "") -> float:
+    """A rate a second: `K/min` are thousands a minute, and `ms/` is the time of one. `own`: the thousands that a cell says."""
+    many, _, time = unit.partition("/")
+    if inverts(unit):
+        return 1 / seconds(value, many) if value > 0 else value
+    return value * THOUSANDS.get(own or many, 1.0) / _SECONDS.get(time, 1.0)
 
 
 _PARTS = re.compile(r"(\d+(?:\.\d+)?)\s*(days?|d|hours?|hrs?|h|minutes?|mins?|m|seconds?|secs?|s)(?![a-z])\W*", re.IGNORECASE)

@@ -19,7 +19,8 @@ from seatrial.notes.lint.columns import factors
 from seatrial.notes.lint.headings import EXTRA, extras, field_of, is_extra
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
-from seatrial.tables.headings import batch_of_tokens, clean, normal, older, read_heading, without_version
+from seatrial.tables.elsewhere import is_elsewhere
+from seatrial.tables.headings import batch_of_tokens, clean, normal, older, plainly, read_heading, without_version
 from seatrial.tables.tongues import in_english
 
 Terms = tuple[tuple[str, int], ...]
@@ -42,8 +43,8 @@ KINDS: tuple[tuple[re.Pattern[str], str, tuple[Terms, ...]], ...] = (
     (re.compile(r"\bdays?\b|\bhours?\b|\btime h\b|\bmin(?:ute)?s?\b|\btime to (?:train|solution)\b|\bweeks?\b|\beta\b"),
      "share", (*_against(_ALL), (("iteration", -1), ("sec_per_it", -1)))),
     (re.compile(r"\beff(?:iciency|izienz)?\b|\bscaling\b|\bweak\b|\bstrong\b"), "base", _EACH),
-    (re.compile(r"speed ?up|\bvs\b|\brelative\b|\bgain\b|\bacceleration\b|\bbeschleunigung\b|\baceleracion\b|\brel\b"), "base",
-     (*_ALL, *_EACH[:1], *_EACH[3:5])),
+    (re.compile(r"speed ?up|\bfaster\b|\bvs\b|\brelative\b|\bgain\b|\bacceleration\b|\bbeschleunigung\b|\baceleracion\b|"
+                r"\brel\b"), "base", (*_ALL, *_EACH[:1], *_EACH[3:5])),
 )  # fmt: skip
 """What a heading says, what its rows have in common, and what it goes with."""
 _HOURLY = re.compile(r"\bper (?:\w+ (?:and )?)?(?:h|hr|hour)\b|\bhourly\b|\ban hour\b")
@@ -179,7 +180,10 @@ def _kind(heading: str) -> _Kind | None:
         return None
     if batch_of_tokens(heading) is not None:
         return _OF_A_STEP
-    words = f"{normal(in_english(clean(heading), surely=True))} {' '.join(re.findall('[$€£]', heading))}"
+    plain = plainly(heading)
+    words = f"{normal(in_english(plain, surely=True))} {' '.join(re.findall('[$€£]', plain))}"
+    if is_elsewhere(words):
+        return None
     if _HOURLY.search(words) and _MONEY.search(words):
         return _LET
     return next(((shared, ways) for pattern, shared, ways in KINDS if pattern.search(words)), None)

@@ -29,7 +29,7 @@ from seatrial.notes.lint.columns.relations import (
 from seatrial.notes.lint.findings import Finding, Level
 from seatrial.notes.lint.headings import EXTRA
 from seatrial.notes.lint.row import Row
-from seatrial.tables.headings import rate_of_a_node
+from seatrial.tables.headings import rate_of_each, read_heading
 
 SURELY, LIKELY = 8.0, 6.0
 """How many times what the others miss a relation by makes a small difference an error, and a doubt."""
@@ -175,8 +175,9 @@ def _fact(row: Row, relation: Relation, rule: Rule, off: float) -> str:
     value = math.exp((term(row, name, {}) or 0.0) - off)
     printed = row.said(name) if name not in ("world",) else row.world
     percent = name in ("mfu", "hfu")
-    if rate_of_a_node(row.column(name)) and row.record.nodes:
-        value, printed = value / row.record.nodes, printed / row.record.nodes  # type: ignore[operator]
+    heading, figure = row.column(name), row.printed(name)
+    if figure is not None and (rate_of_each(heading) or "/" in read_heading(heading).unit):
+        value, printed = figure.shown(value), figure.shown(printed)  # type: ignore[arg-type]
     shown = f"{100 * value:.3g} %" if percent else f"{value:.5g}"
     there = f"{100 * printed:.3g} %" if percent else f"{printed:g}"  # type: ignore[operator, str-format]
     return f"by {relation.name} {row.column(name)} would be {shown}, printed {there} ({math.expm1(off):+.1%})"

@@ -19,7 +19,9 @@ import re
 from dataclasses import dataclass
 
 from seatrial.notes.lint.headings import field_of
-from seatrial.tables.headings import batch_of_tokens, clean, normal, read_heading
+from seatrial.tables.elsewhere import is_elsewhere
+from seatrial.tables.headings import batch_of_tokens, normal, plainly, read_heading
+from seatrial.tables.spelled import respelled
 from seatrial.tables.tongues import in_english
 
 SECONDS = math.log(3600.0)
@@ -157,16 +159,24 @@ _PRICE = re.compile(r"\b(?:rate|price|tariff|tarif|preis|prix|precio|prezzo|unit
 _HOUR, _DAY = r"(?:hours?|hrs?|h)", r"(?:days?|d)"
 _TIMES = tuple((re.compile(rf"(?:.* )?{unit}(?: (?:net|total|wall|used|est|each))?"), hours) for unit, hours in (
     (_HOUR, 1.0), (_DAY, 24.0), (r"(?:minutes?|mins?)", 1 / 60), (r"weeks?", 168.0)))  # fmt: skip
-_SPENT = re.compile(rf"(?:(?P<k>k) )?(?:.* )?(?:(?P<device>{DEVICE})|(?P<node>node|vm|instance)s?) ?(?P<unit>{_HOUR}|{_DAY})"
+_SPENT = re.compile(rf"(?:(?P<k>k) )?(?:.* )?(?:(?P<device>{DEVICE})|(?P<node>node|vm|instance)s?) ?"
+                    rf"(?P<unit>{_HOUR}|{_DAY}|min(?:ute)?s?)(?: (?P<m>k|m|thousands?|millions?|1e3|1e6))?"
+                    r"(?: used| total| spent)?"
                     rf"|{_HOUR} (?:de |of )?(?:(?P<device2>{DEVICE})|(?P<node2>node|knoten|noeud))(?: .*)?")  # fmt: skip
+_RUN_TIME = re.compile(r"(?:total |full |overall |net |end to end )?(?:(?:train(?:ing)?|run|job|pretraining|wall ?clock|wall|"
+                       r"elapsed) ?(?:run ?)?(?:time|duration|length)|run ?time|walltime|duration|elapsed|time to train|"
+                       r"train(?:ing)? runtime|t (?:train|wall|total|run))(?: total| elapsed)?(?: (?P<unit>s|secs?|seconds?))?")
 _TOKENS = re.compile(r"(?:.* )?(?:(?P<a>[kmbtg]|mio|mrd|bn) ?)?(?:tokens?|toks?)(?: (?:seen|trained|done|total|in|so far|sum))*"
                      r"(?: (?P<b>[kmbtg]|mm|bn|mrd|mio|billions?|millions?|trillions?|1e\d+))?(?: (?:seen|trained|total))?"
                      r"|(?P<c>[kmbtg])tok(?:en)?s?")  # fmt: skip
 _RATE = re.compile(r"(?P<k>[kmg]|mio)? ?(?:tok(?:en)?s?|tps|wps)(?: per)? (?:s|sec|second)(?P<each> (?:per )?.+)?|"
                    r"(?P<k2>[km])?tps")  # fmt: skip
+_OF_SOME = re.compile(r"\b(?:replicas?|groups?|stages?|pipelines?|experts?|layers?)\b")
+"""Of more than a device and less than all."""
 _SAMPLES = re.compile(r"(?:.* )?(?P<k>k)? ?(?:samples?|examples?|sequences|seqs)(?: (?:seen|total|in|done))*(?: (?P<m>[km]))?")
-_ENERGY = re.compile(r"(?:.* )?(?P<k>[kmg])wh(?: .*)?")
-_POWER = re.compile(rf"(?:.* )?(?P<k>k|m)?(?:w|watts?)(?: (?P<each>(?:per )?(?:{DEVICE}|each)|(?:per )?node))?(?: .*)?")
+_ENERGY = re.compile(r"(?:.* )?(?P<k>[kmg])?wh(?: .*)?|(?:.* )?energy (?:.* )?(?P<j>[kmg])?(?:j|joules?)")
+_POWER = re.compile(rf"(?:.*\b(?P<before>(?:per )?(?:{DEVICE}|each)|(?:per )?node) )?(?:.* )?(?P<k>k|m)?(?:w|watts?)"
+                    rf"(?: (?P<each>(?:per )?(?:{DEVICE}|each)|(?:per )?node))?(?: .*)?")  # fmt: skip
 _CARBON = re.compile(r"(?:.* )?(?P<unit>kg|t|tons?|tonnes?)? ?co2(?:e|eq)?(?: (?P<unit2>kg|t|tons?|tonnes?))?(?: .*)?")
 _OF_ENERGY = re.compile(r"(?P<k>k)?g(?: co2(?:e|eq)?)?(?: per)? kwh")
 _MANY = {"k": 1e3, "m": 1e6, "mi": 1e6, "b": 1e9, "bi": 1e9, "bn": 1e9, "g": 1e9, "mr": 1e9, "mm": 1e9, "t": 1e12, "tr": 1e12,
@@ -200,9 +210,13 @@ def meanings(heading: str) -> tuple[Meaning, ...]:
         return ()
     if (unit := batch_of_tokens(heading)) is not None:
         return (("tokens of a step", many(unit)),)
-    plain = clean(heading)
+    plain = plainly(heading)
     words = normal(in_english(plain, surely=True)).strip().replace("co 2", "co2")
-    return tuple(_meant(words, f"{words} {plain.casefold()}"))
+    if is_elsewhere(words):
+        return ()
+    others = (other for other in respelled(plain) if not read_heading(other).field)
+    ways = [(words, plain), *((normal(in_english(other, surely=True)), other) for other in others)]
+    return tuple(next(filter(None, (_meant(said, f"{said} {text.casefold()}") for said, text in ways)), ()))
 
 
 def _meant(words: str, both: str) -> list[Meaning]:
@@ -215,23 +229,28 @@ def _meant(words: str, both: str) -> list[Meaning]:
         return _of_money(words, both, currency)
     if spent is not None:
         kind = "device hours" if spent["device"] or spent["device2"] else "node hours"
-        return [(kind, many(spent["k"]) * (24.0 if (spent["unit"] or "")[:1] == "d" else 1.0))]
+        times = {"d": 24.0, "m": 1 / 60}.get((spent["unit"] or "")[:1], 1.0)
+        return [(kind, many(spent["k"] or spent["m"]) * times)]
     if (of := _OF_ENERGY.fullmatch(words)) is not None:
         return [("carbon of energy", 1.0 if of["k"] else 1e-3)]
     if "co2" in words and (carbon := _CARBON.fullmatch(words)) is not None:
         return [("carbon", 1e3 if (carbon["unit"] or carbon["unit2"] or "")[:1] == "t" else 1.0)]
     if (energy := _ENERGY.fullmatch(words)) is not None and not _PER.search(words):
-        unit = {"k": 1.0, "m": 1e3, "g": 1e6}[energy["k"]]
+        unit = {"k": 1.0, "m": 1e3, "g": 1e6}.get(energy["k"] or "", 1e-3)
+        if words.endswith(("j", "joule", "joules")):
+            unit = {"k": 1e3, "m": 1e6, "g": 1e9}.get(energy["j"] or "", 1.0) / 3.6e6
         return [("energy", unit), ("energy of the site", unit)]
+    if re.fullmatch(r"(?:total |train(?:ing)? |run )*energy(?: (?:used|consumed|total|consumption))*", words):
+        return [("energy", 1.0), ("energy of the site", 1.0)]
     if words == "pue":
         return [("overhead of the site", 1.0)]
-    if (rate := _RATE.fullmatch(words)) is not None:
+    if (rate := _RATE.fullmatch(words)) is not None and not _OF_SOME.search(words):
         unit = many(rate["k"] or rate["k2"])
         each = rate["each"] is not None and re.search(rf"\b{DEVICE}\b", rate["each"])
         return [("device tokens a second", unit)] if each else [("tokens a second", unit), ("device tokens a second", unit)]
     if _PER.search(both):
         power = _POWER.fullmatch(words)
-        return _of_power(power) if power is not None and power["each"] else []
+        return _of_power(power) if power is not None and (power["each"] or power["before"]) else []
     if words in ("epochs", "epoch", "epochen", "epoques", "epocas"):
         return [("epochs", 1.0)]
     if (tokens := _TOKENS.fullmatch(words)) is not None and "max" not in words and "seq" not in words:
@@ -242,7 +261,10 @@ def _meant(words: str, both: str) -> list[Meaning]:
         return _of_power(power)
     if field_of(words) in ("", "iteration") and (hours := next((unit for form, unit in _TIMES if form.fullmatch(words)), None)):
         return [("hours", hours)]
-    return [("steps", 1.0)] if re.fullmatch(r"(?:.* )?(?:steps?|iters?|iterations?|updates)(?: .*)?", words) else []
+    if (run := _RUN_TIME.fullmatch(words)) is not None:
+        return [("hours", 1 / 3600 if run["unit"] else 1.0)]
+    steps = re.fullmatch(r"(?:.* )?(?:steps?|iters?|iterations?|updates)(?: (?P<k>k|m|1e3|thousands?))?(?: .*)?", words)
+    return [("steps", many(steps["k"]))] if steps is not None else []
 
 
 def _of_tokens(words: str, both: str) -> list[Meaning] | None:
@@ -265,12 +287,15 @@ def _of_tokens(words: str, both: str) -> list[Meaning] | None:
 
 def _of_power(power: re.Match[str]) -> list[Meaning]:
     unit = {"k": 1.0, "m": 1e3}.get(power["k"] or "", 1e-3)
-    if power["each"]:
-        return [("power of a node" if "node" in power["each"] else "power of a device", unit)]
+    if each := power["each"] or power["before"]:
+        return [("power of a node" if "node" in each else "power of a device", unit)]
     return [("power", unit), ("power of a device", unit)]
 
 
 _THOUSANDS = re.compile(r"\b(?:k|thousands?|tausend|miles|milliers|migliaia|mil|tsd)\b|\bk(?:usd|eur|chf|€|\$)|k[$€£]")
+
+
+_PER_RUN = re.compile(r"\bper (?:training )?(?:run|job|training)\b")
 
 
 def _of_money(words: str, both: str, currency: bool) -> list[Meaning]:
@@ -288,7 +313,7 @@ def _of_money(words: str, both: str, currency: bool) -> list[Meaning]:
         return [("price of tokens", times / (float(count[1] or 1) * many(count[2]) or 1.0) if count is not None else times)]
     if re.search(r"\bper\b.*(?:samples?|examples?)\b", both):
         return [("price of samples", times)]
-    return [("money", times)] if not _PER.search(words) and (currency or words) else []
+    return [("money", times)] if not _PER.search(_PER_RUN.sub(" ", words)) and (currency or words) else []
 
 
 def clock(heading: str) -> float | None:

@@ -1,0 +1,27 @@
+"""Headings that somebody wrote down without having read the rules: how many are read with their unit and scope."""
+from __future__ import annotations
+
+import pytest
+
+import headings_lists
+from headings_lists import Reading, is_right
+
+
+@pytest.mark.parametrize(("name", "named", "traps"), [("english", 0.95, 0.95), ("tongues", 0.45, 0.65)])
+def test_headings_are_read_and_traps_left_alone(name: str, named: float, traps: float) -> None:
+    score, wrong = headings_lists.judged(name)
+    assert score["headings"] >= 500 and score["all traps"] >= 100
+    assert score["named"] >= named and score["traps"] >= traps, [(line["h"], read) for line, read in wrong]
+
+
+@pytest.mark.parametrize(("line", "read", "right"), [
+    (("step_time", "ms", None), Reading("step_time", "sec_per_it", 1e-3), True),
+    (("step_time", "ms", None), Reading("step_time", "sec_per_it", 1.0), False),
+    (("throughput_tokens", "tokens/s", "device"), Reading("throughput_tokens", "tokens_per_s", 1.0), False),
+    (("throughput_tokens", "tokens/s", None), Reading("throughput_tokens", "tokens_per_s_per_process", 1.0), False),
+    (("memory", "GiB", None), Reading("memory", "mem_value", "GB"), False),
+    (("none", None, None), Reading("tokens", "tokens", 1.0), False),
+    (("energy", "kWh", "device"), Reading("energy", "energy", 1.0), False),
+])
+def test_the_wrong_unit_or_scope_is_not_right(line: tuple[str | None, ...], read: Reading, right: bool) -> None:
+    assert is_right(dict(zip(("f", "u", "per"), line)), [read]) is right
