@@ -81,6 +81,12 @@ def read_cell(column: Column, raw: str) -> Cell:
     return _number_cell(column, text, flags)
 
 
+_SCALE = re.compile(r"\s?(?:(Tsd\.?|тыс\.?)|(Mio\.?|млн\.?))\s?(?=[A-Za-z\u0400-\u04ff]|$)")
+_A_SECOND = re.compile(r"\s?(?:/|per |p)\s?s(?:ec)?(?!\w)")
+"""Of a column of rates, whose cells say how many thousands there are a second: `258 k/s`."""
+_OF_ALL = re.compile(rf"\s?([KMGT]i?B|[GM]i?)?\s?(?:/|of|von|de|sur|out of)\s?({NUMBER.pattern})\s?([KMGT]i?B|[GM]i?)?"
+                     r"(?![\w/.])", re.IGNORECASE)
+"""`61.2/80 GiB`, `61GB of 80GB`: what is used of what the device has."""
 _MYRIADS = re.compile(r"\s?([万萬亿億])(?!\w)")
 
 
@@ -101,12 +107,20 @@ def _number_cell(column: Column, text: str, flags: tuple[str, ...]) -> Cell:
         if value < last <= WIDEST * value:  # what a progress bar jumps between
             value, spread = (value + last) / 2, to
     unit, rest = units.take(column.kind, rest[spread.end() :] if spread else rest)
+    if column.kind == "memory" and (of_all := _OF_ALL.match(unit + rest)) and value <= float(decimal(of_all[2])):
+        unit, rest = units.take("memory", f"{of_all[1] or of_all[3] or ''}{(unit + rest)[of_all.end() :]}")
     if column.kind == "rate" and (tens := _MYRIADS.match(rest)) is not None:
-        value, rest = value * (1e4 if tens[1] in "万萬" else 1e8), rest[tens.end() :]
+        value = float(f"{value * (1e4 if tens[1] in '万萬' else 1e8):.12g}")
+        unit, rest = units.take(column.kind, rest[tens.end() :])
+    elif column.kind == "rate" and not unit and (scale := _SCALE.match(rest)) is not None:
+        value *= 1e3 if scale[1] else 1e6
+        unit, rest = units.take(column.kind, rest[scale.end() :])
     elif column.kind == "rate":
         own = bare[:1] if (bare := rest.lstrip())[:1] in units.THOUSANDS and not bare[1:2].isalnum() else ""  # `1.44 M`
         value = units.rate(value, column.unit, own)
         unit, rest = units.take(column.kind, bare[1:]) if own else (unit, rest)
+        if own and not unit and (second := _A_SECOND.match(rest)):
+            rest = rest[second.end() :]
     if column.field == "seq" and (column.unit == "K" or re.match(r"[kKM](?!\w)", rest)):
         value *= 1024 if rest[:1] == "M" else 1
         if value > LONGEST_SEQUENCE_K:
@@ -127,11 +141,14 @@ def _number_cell(column: Column, text: str, flags: tuple[str, ...]) -> Cell:
     return _scaled(column, value, unit or column.unit, words, flags)
 
 
+_TOKENS = ("tok", "jeton", "ток", "トークン", "토큰")
+
+
 def _other_rate(column: Column, unit: str) -> str:
     """Tokens in a column of samples, or those of one device in a column of all."""
     if column.kind != "rate" or not unit or column.field == "throughput":
         return ""
-    tokens, each = unit.lower().startswith("tok"), re.search(r"gpu|device", unit, re.IGNORECASE) is not None
+    tokens, each = unit.lower().startswith(_TOKENS), re.search(r"gpu|device", unit, re.IGNORECASE) is not None
     meant = column.field.startswith("tokens"), column.field.endswith("per_process")
     return "" if (tokens, each) == meant else "another rate"
 

@@ -17,7 +17,7 @@ from itertools import islice
 from seatrial.notes.read.captions import Units
 from seatrial.notes.read.composed import ACCUMULATION, composed
 from seatrial.notes.read.htmltables import one_title, row_text
-from seatrial.notes.read.parsing import read_cell
+from seatrial.notes.read.parsing import is_blank, read_cell
 from seatrial.tables.headings import MEASURES, NUMBER, clean, normal, read_heading, settle
 from seatrial.tables.markdown import MARK, UNTITLED_MARK
 from seatrial.tables.tongues import in_english, plain_letters
@@ -89,7 +89,7 @@ def _made(block: list[tuple[int, str]], above: list[str], units: Units, below: s
         made = [row_text(cells) for cells in turned(titles, [[name, *cells[1:]] for name, (_, cells) in zip(names, rows)])]
         made.insert(1, row_text(["---"] * (made[0].count("|") - 1)))
         return [(block[0][0], text) for text in made]
-    united = units.titles(titles, below)
+    united = units.titles(_by_cells(titles, [cells for _, cells in rows]), below)
     titles, joined = united, joined or united != titles
     heading, named = _grouped(titles, rows)
     if heading:
@@ -104,6 +104,38 @@ def _made(block: list[tuple[int, str]], above: list[str], units: Units, below: s
     return [(top, row_text(titles)), (top, row_text(["---"] * len(titles))), *((n, row_text(cells)) for n, cells in rows)]
 
 
+_IN_CELLS = re.compile(rf"[~≈]?(?:{NUMBER.pattern})\s?(?:[kKM万]|Tsd\.|Mio\.)?\s?"
+                       r"((?:tok(?:en)?s?|samples?|seqs?)/s(?:ec)?(?:/(?:GPU|device|chip|card|node))?|"
+                       r"TFLOPS?(?:/s)?(?:/(?:GPU|device|chip|card))?|m?s|secs?|Sek\.|秒|초)", re.IGNORECASE)
+_TO_REACH = re.compile(r"\b(?:target|goal|expected|theor\w+|ideal|linear|paper|reported|peak|soll|ziel|max|old|previous|"
+                       r"estimate\w*)\b", re.IGNORECASE)
+
+
+def _by_cells(titles: list[str], rows: list[list[str]]) -> list[str]:
+    """With the unit that all cells of a column have, where its heading says too little: `Durchsatz` of `32,4 Token/s`. A step
+    that is no whole number is a time."""
+    fields = [read_heading(title).field for title in titles]
+    made = list(titles)
+    for at, (title, field) in enumerate(zip(titles, fields)):
+        if field not in ("", "throughput", "iteration", "tokens_per_s") or not clean(title) or _TO_REACH.search(title):
+            continue
+        cells = [clean(cells[at]) for cells in rows if at < len(cells) and not is_blank(clean(cells[at]))]
+        units = {match[1] if (match := _IN_CELLS.fullmatch(cell)) else "" for cell in cells[:MOST_ASKED]}
+        unit = units.pop() if len(units) == 1 and len(cells) > 1 and field != "iteration" else ""
+        if field == "iteration" and cells and all(map(_FRACTION.fullmatch, cells[:MOST_ASKED])):
+            unit = "s"
+        new = f"{title} ({_PLAIN.get(unit.lower(), unit)})"
+        meant = read_heading(new).field
+        other = meant not in fields[:at] + fields[at + 1 :] and (field != "tokens_per_s" or meant != field)
+        if unit and meant in MEASURES and other:
+            made[at] = new
+    return made
+
+
+MOST_ASKED = 50
+"""Cells of a column that are asked for their unit."""
+_FRACTION = re.compile(r"\d{1,4}[.,]\d{1,2}")
+_PLAIN = {"sek.": "s", "秒": "s", "초": "s"}
 _GROUPS = {"Model": re.compile(r"(?:\S+ ){0,3}?(\S*?\d+(?:\.\d+)?\s?[MBT])\b.{0,40}"),
            "GPUs": re.compile(r"(\d+)\s?(?:GPUs?|[AHB]\d{2,3}s?)\b.{0,40}"), "Nodes": re.compile(r"(\d+) nodes?\b.{0,40}")}
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, cast
 
 from seatrial import stages
 from seatrial.columns import COLUMNS, LAYOUT
+from seatrial.notes.read.composed import ACCUMULATION, LONGEST, composed
 from seatrial.notes.read.outline import SHAPE, Around, Outline
 from seatrial.notes.read.parsing import POSITIVE, Cell, is_blank, read_cell, take_date, take_flags
 from seatrial.notes.read.sound import MOST_COUNTED
@@ -35,6 +36,7 @@ from seatrial.tables.headings import (
     read_heading,
     setting,
 )  # fmt: skip
+from seatrial.tables.tongues import in_english
 from seatrial.tables.unknown import unknown_columns
 
 ESTIMATE_MARKS = ("^", "~")
@@ -90,6 +92,8 @@ def row_record(
             row.values["gpus"] = chips
         elif devices := _COUNTED.match(machine):
             row.values["gpus"] = math.prod(int(count) for count in devices.groups() if count)
+        elif "nodes" in (said := composed(machine)):
+            row.values.update({name: said[name] for name in ("nodes", "gpus", "procs_per_node") if name in said})
     around = outline.around(where.line, str(row.values.get("size_label", "")))
     _value_legends(row, outline)
     outcome, state, estimated, unread = _judge(row, outline)
@@ -227,10 +231,16 @@ def _take(row: _OpenRow, column: Column, raw: str) -> None:
     named = card or column.field == "gpus" and (cell.unread or cell.text.startswith(("x", "×")))
     if named and _take_devices(row, f"RTX {clean(raw)}" if card else clean(raw)):
         return
+    if cell.unread and column.kind == "count" and column.field in SETTINGS and (said := composed(raw)):
+        _take_composed(row, said)  # `mbs 2, ga 16` as the batch
+        return
     if cell.unread:
         row.unread.append((column, raw.strip(), cell))
         return
     value = cell.value
+    if column.kind == "size" and value and len(said := composed(raw)) > 1 and "size_label" in said:
+        value = said["size_label"]  # `70B (8K)`
+        _take_composed(row, said)
     if column.field == "notes" or column.kind == "date":
         _take_note(row, column, str(value or ""))
         row.configured.update(_said_in_words(str(value or "")))
@@ -252,6 +262,7 @@ def _take(row: _OpenRow, column: Column, raw: str) -> None:
             if _A_MODEL.fullmatch(str(value)):
                 row.configured["size_label"] = str(value)
             row.configured.update(_said_in_words(str(value)))
+            _take_composed(row, _composed_of(column.heading, str(value)))
     elif value is None or value == "":
         pass
     elif row.values.get(column.field, value) not in (value, ""):
@@ -259,7 +270,11 @@ def _take(row: _OpenRow, column: Column, raw: str) -> None:
     else:
         row.values[column.field] = value
         _take_units(row, column, cell, raw)
-    if cell.text:
+        if column.field == "run_id":
+            _take_composed(row, _composed_of(column.heading, str(value)))
+    if cell.text and column.field == "nodes" and (each := _SO_MANY.fullmatch(cell.text)):
+        row.configured["procs_per_node"] = int(each[1])
+    elif cell.text:
         _take_words(row, column, cell.text)
 
 
@@ -303,11 +318,37 @@ def laid_out(text: str) -> dict[str, int]:
     return dict(said) if whole and not re.sub(r"[\s/,;·*+&_|-]", "", _AN_AXIS.sub("", text)) else {}
 
 
+_SO_MANY = re.compile(r"(?:nodes? ?)?[x×*] ?(\d{1,2})(?: ?[x×]? ?(?:GPUs?|[A-Z]+\d{2,3}X?))?", re.IGNORECASE)
+"""`16 × 8` or `16 nodes x 8 H100` in a column of nodes."""
+_OF_A_RUN = re.compile(r"\b(?:configs?|configuration|setups?|settings?|layouts?|runs?|names?|experiments?|variants?|cases?|"
+                       r"hardware|systems?|mesh|parallelism|strategy|konfiguration|lauf|caso?)\b|[配設][置定]|構成", re.I)
+
+
+def _composed_of(heading: str, text: str) -> dict[str, object]:
+    """The settings of a cell that is nothing else; one alone only where the heading promises settings. Beside a name devices
+    are told all the same: `GPT-2 XL, 8x A100`."""
+    if said := composed(text):
+        return said if len(said) > 1 or _OF_A_RUN.search(in_english(clean(heading))) else {}
+    parts = [composed(part) for part in text.split(",")] if "," in text and len(text) < LONGEST else []
+    return next((part for part in parts if "gpus" in part and part.keys() <= _OF_A_MACHINE), {})
+
+
+def _take_composed(row: _OpenRow, said: Mapping[str, object]) -> None:
+    for name, value in said.items():
+        if name == ACCUMULATION:
+            row.extra.setdefault("grad. acc.", str(value))
+        else:
+            row.configured.setdefault(name, value)
+
+
 def _take_parts(row: _OpenRow, column: Column, raw: str) -> None:
     """`8/4/12` under `DP/TP/PP`."""
     texts = [text for text in re.split(r"\s*[/,;:·*×xX+&-]\s*|\s+", clean(raw).strip("()[]")) if text]
     cells = [read_cell(_COUNT, text) for text in texts]
     if is_blank(clean(raw)):
+        return
+    if {*(said := laid_out(clean(raw)))} == {*column.parts}:
+        row.values.update(said)  # `TP8/PP4/DP2`
         return
     if len(texts) != len(column.parts) or any(cell.unread or cell.text for cell in cells):
         message = f"{clean(raw)!r} is not {len(column.parts)} whole numbers"

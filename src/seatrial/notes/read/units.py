@@ -12,27 +12,31 @@ import re
 from decimal import Decimal
 
 _TIME = {
-    "ns": "ns nsec nanoseconds", "us": "us usec usecs microsecond microseconds", "ms": "ms msec msecs millisecond milliseconds",
-    "s": "s sec secs second seconds", "min": "min mins minute minutes", "h": "h hr hrs hour hours", "d": "d day days",
+    "ns": "ns nsec nanoseconds", "us": "us usec usecs microsecond microseconds",
+    "ms": "ms msec msecs millisecond milliseconds millisekunden мс мсек ミリ秒 毫秒 밀리초",
+    "s": "s sec secs second seconds sek sekunden seg segundos secondes secondi сек с 秒 초",
+    "min": "min mins minute minutes minuten мин 分 分钟 분", "h": "h hr hrs hour hours stunden ч 小时 時間 시간",
+    "d": "d day days tage",
 }  # fmt: skip
 _TIME_WORDS = {word: unit for unit, words in _TIME.items() for word in words.split()}
 _EXACT = {"ms": 3, "us": 6, "ns": 9}
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _GIB = {"B": 2.0**-30, "KB": 2.0**-20, "KiB": 2.0**-20, "TB": 2.0**10, "TiB": 2.0**10}
 _BYTES = {f"{scale}{i}{byte}".lower(): f"{scale.upper()}{i}B" for scale in "KMGT" for i in ("", "i") for byte in "bo"}
+_BYTES |= {"гб": "GB", "гиб": "GiB", "мб": "MB", "миб": "MiB"}
 _SHORT = {"g": "GB", "gi": "GiB", "m": "MB", "mi": "MiB", "b": "B", "byte": "B", "bytes": "B"}
 _PER = r"\s*(?:/|per\s)\s*"
-_EACH = rf"(?:{_PER}(?:gpu|node|device|rank))?"
-_A_SECOND = rf"{_PER}(?:s|secs?|second)"
+_EACH = rf"(?:{_PER}(?:gpu|node|device|rank|chip|card))?"
+_A_SECOND = rf"{_PER}(?:s|secs?|second|秒|초|с|сек)"
 _UNITS: dict[str, re.Pattern[str]] = {
     kind: re.compile(rf"(?:{pattern})(?!\w)", re.IGNORECASE)
     for kind, pattern in {
         "seconds": rf"({'|'.join(sorted(_TIME_WORDS, key=len, reverse=True))}|(?:its?|iters?|iterations|steps?){_A_SECOND})"
                    rf"(?:{_PER}(?:it|iter|iteration|step)s?)?",
-        "memory": rf"([KMGT]i?[BO]|[MG]i?|bytes?|B)(?:ytes?)?{_EACH}",
+        "memory": rf"([KMGT]i?[BO]|[МГ]и?Б|[MG]i?|bytes?|B)(?:ytes?)?{_EACH}",
         "figure": rf"((?:[KMGTPE]|kilo|mega|giga|tera|peta|exa)FLOPS?(?:{_A_SECOND})?|T){_EACH}",
         "frequency": r"([GMk]?Hz)",
-        "rate": rf"((?:samples?|seqs?|sequences?|tokens?|toks?){_A_SECOND}{_EACH})",
+        "rate": rf"((?:samples?|seqs?|sequences?|tokens?|toks?|jetons?|トークン|토큰|токен(?:ов|а)?|ток){_A_SECOND}{_EACH})",
     }.items()
 }  # fmt: skip
 _UNITS["percent"] = re.compile("(%)")
@@ -55,7 +59,8 @@ def take(kind: str, rest: str) -> tuple[str, str]:
         word = _BYTES.get(word.lower()) or _SHORT[word.lower()]
     elif kind == "frequency":
         word = {"ghz": "GHz", "mhz": "MHz", "khz": "kHz", "hz": "Hz"}[word.lower()]
-    return word, rest.lstrip()[match.end() :]
+    after = rest.lstrip()[match.end() :]
+    return word, after[1:] if after == "." else after  # `8,1 Sek.`
 
 
 def is_unit(kind: str, text: str) -> bool:
