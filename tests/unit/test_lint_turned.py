@@ -37,3 +37,31 @@ def test_nothing_is_said_of_a_table_without_a_slip(lint, table: str):
 def test_a_slip_is_named_at_its_line(lint, table: str, right: str, wrong: str, line: int):
     (found,) = (one for one in lint(MODEL + table.replace(right, wrong)) if one.level == "error")
     assert (found.line, found.printed, found.proposed) == (line, wrong, right)
+
+
+WIKI = """{| class="wikitable"
+!  !! A100 !! H100 !! MI300X !! B200
+|-
+! accelerators || 64 || 64 || 64 || 32
+|-
+! batch (sequences) || 512 || 512 || 512 || 512
+|-
+! s per step || 20.78 || 7.41 || 7.15 || 7.16
+|-
+! ktokens/s || 202 || 566 || 587 || 586
+|-
+! of whom || rented || rented || ours || rented
+|}
+"""
+
+
+def test_a_wiki_with_its_runs_side_by_side(lint):
+    told = "Llama-3-8B, sequence length 8192.\n\n"
+    assert lint(told + WIKI) == []
+    (found,) = (one for one in lint(told + WIKI.replace("587", "857")) if one.level == "error")
+    assert (found.line, found.printed, found.proposed) == (12, "857", "587")
+
+
+def test_the_data_sheets_of_devices_are_no_runs(lint):
+    sheet = "| | A100 | H100 |\n|--|--|--|\n| memory (GB) | 80 | 80 |\n| TFLOPS | 312 | 989 |\n| GPUs per node | 8 | 8 |\n"
+    assert lint(f"| nodes | s/it |\n|--|--|\n| 4 | 8.1 |\n\n{sheet}") == []

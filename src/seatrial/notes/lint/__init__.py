@@ -176,12 +176,13 @@ def _at_its_cell(finding: Finding, sheet: Sheet) -> Finding:
     for number, line in enumerate(text.lines[finding.line - 1 :], finding.line):
         if not line.strip():
             break
-        name = _APART.split(line.strip().strip("|"), maxsplit=1)[0].strip()
+        name = _APART.split(_TAGS.sub("|", line).strip().strip("|!^ ").removeprefix("* - "), maxsplit=1)[0].strip()
         if name and name in (finding.column, finding.column.rpartition(" (")[0]):
             return replace(finding, line=number, column=name)
     return finding
 
 
+_TAGS = re.compile(r"(?:</?(?:t[rhd]|b|strong|code)\b[^<>]*>\s*)+")
 _APART = re.compile(r"\||\s{2,}|\t")
 _POINTED = re.compile(r"(?<![\d.,])[1-9]\d{0,2}(?:\.\d{3})+(?![\d.,])")
 

@@ -40,6 +40,7 @@ _PATTERNS = {
     "zero": r"ZeRO(?: stage)?[ -]?([0-3])",
     "recompute": r"(?P<how>no|without|w/o|full|selective|with) ?(?:activation |gradient |grad )?"
                  r"(?:re-?comp\w*|check-?pointing|ckpt|remat)",
+    "axes": rf"data ?[=:] ?{_N}[ ,x×]+(?:model|tensor) ?[=:] ?{_N}",
     "key": rf"(?P<key>{_KEYS}) ?[=:]? ?{_N} ?(?P<k>k)?",
     "letter": rf"(?P<letter>s|L|h) ?= ?{_N}",
     "length": r"(\d{1,4}) ?(?P<kilo>k)i?(?: ?(?:ctx|context|seq(?:uences?|[ _-]?len(?:gth)?)?|tok(?:en)?s?))?",
@@ -56,6 +57,11 @@ _WHOLE_LENGTHS = frozenset(power << times for power in (1, 3) for times in range
 """Thousands of tokens that people train on."""
 
 
+TITLES = {"size_label": "Model", "machine": "Device", "nodes": "Nodes", "gpus": "GPUs", "procs_per_node": "GPUs per node",
+          "seq": "Sequence length", "mbs": "MBS", "gbs": "GBS", "layers": "Layers", "hidden": "Hidden size", "heads": "Heads",
+          "zero_stage": "ZeRO stage", "recompute": "Recompute", "dtype": "dtype", "vocab": "Vocab", ACCUMULATION: "Grad. acc.",
+          **{axis: axis.upper() for axis in ("dp", "tp", "pp", "cp", "ep", "vp")}}  # fmt: skip
+"""How settings that stand above columns or in a row alone head a column of their own."""
 _MAY_SAY = re.compile(r"\d|re-?comp|check-?point|ckpt|remat")
 
 
@@ -86,6 +92,8 @@ def _said(kind: str, match: re.Match[str]) -> dict[str, object]:
     of = {"machine": machine} if (machine := given.get(f"{kind}_of")) else {}
     if kind in ("mesh", "grid"):
         return {**_nodes_of(*counts[:2], total="(" in match[0] and not _EACH.search(match[0])), **of}
+    if kind == "axes":
+        return {"dp": counts[0], "tp": counts[1]}
     if kind in ("devices", "counted"):
         return {"gpus": counts[0], **of}
     if kind in ("nodes", "zero"):

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from seatrial.notes.read.htmltables import one_title, row_text
+from seatrial.notes.read.htmltables import one_title, row_text, titles_of
 from seatrial.notes.read.reshaped import is_second, is_turned, turned
 from seatrial.notes.read.rows import is_table_of_runs
 from seatrial.tables.headings import NUMBER, clean, read_heading, settle
@@ -92,7 +92,7 @@ def _ruled(block: list[Line]) -> list[tuple[int, list[str]]]:
     heads = [_under(edges, line, "gaps") for _, line in block[:at]]
     if None in heads:
         heads = [[line.expandtabs()[a:b].strip() for a, b in spans] for _, line in block[:at]]
-    titles = [one_title(texts) for texts in zip(*(cells for cells in heads if cells))]
+    titles = titles_of([cells for cells in heads if cells])
     rows: list[tuple[int, list[str]]] = []
     for number, line in block[at + 1 :]:
         cells = None if _RULE.fullmatch(line) else _under(edges, line, "gaps")

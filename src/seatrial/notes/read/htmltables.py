@@ -8,9 +8,10 @@ become headings of notes. What stands in a fence is left as it is.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from html.parser import HTMLParser
 
+from seatrial.notes.read.composed import composed
 from seatrial.tables.headings import read_heading, short_entities
 from seatrial.tables.unknown import axes_lacking
 
@@ -58,7 +59,7 @@ def _table(block: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
         return
     heads = max(1, next((at for at, (_, heading, _) in enumerate(rows) if not heading), len(rows)))
     columns = max(len(cells) for _, _, cells in rows)
-    titles = [one_title([cells[at] for _, _, cells in rows[:heads] if at < len(cells)]) for at in range(columns)]
+    titles = titles_of([[*cells, *[""] * (columns - len(cells))] for _, _, cells in rows[:heads]])
     number = rows[0][0]
     yield number, ""
     yield number, row_text(titles)
@@ -74,6 +75,16 @@ def one_title(texts: Iterable[str]) -> str:
     whole = " ".join(parts)
     known = len(parts) > 1 and (read_heading(parts[-1]).field or axes_lacking((parts[-1],)))
     return parts[-1] if known and not read_heading(whole).field else whole
+
+
+def titles_of(heads: Sequence[Sequence[str]]) -> list[str]:
+    """The headings of lines that stand above each other; under groups that are settings each keeps the name of its own."""
+    titles = [one_title(texts) for texts in zip(*heads)]
+    if len(heads) < 2 or len({*titles}) == len(titles):
+        return titles
+    groups = [group if group != head and composed(group) else "" for group, head in zip(heads[-2], heads[-1])]
+    several = len({*groups} - {""}) > 1
+    return [f"{group} {head}" if several and group else title for group, head, title in zip(groups, heads[-1], titles)]
 
 
 def row_text(cells: Iterable[str]) -> str:

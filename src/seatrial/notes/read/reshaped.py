@@ -15,8 +15,9 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from seatrial.notes.read.captions import Units
-from seatrial.notes.read.composed import ACCUMULATION, composed
-from seatrial.notes.read.htmltables import one_title, row_text
+from seatrial.notes.read.composed import TITLES, composed
+from seatrial.notes.read.groups import side_by_side
+from seatrial.notes.read.htmltables import row_text, titles_of
 from seatrial.notes.read.parsing import is_blank, read_cell
 from seatrial.tables.headings import MEASURES, NUMBER, clean, normal, read_heading, settle
 from seatrial.tables.markdown import MARK, UNTITLED_MARK
@@ -83,7 +84,9 @@ def _made(block: list[tuple[int, str]], above: list[str], units: Units, below: s
     elif at == 2 and any(_has_number(cells) for cells in heads):
         return block
     joined = len(heads) > 1 and len({len(cells) for cells in heads}) == 1
-    titles = [one_title(texts) for texts in zip(*heads)] if joined else heads[-1]
+    titles = titles_of([_filled(heads[0], heads[1]), *heads[1:]]) if joined else heads[-1]
+    if made_of := side_by_side(titles, rows):
+        titles, rows, joined = *made_of, True
     if is_turned(titles, [cells for _, cells in rows]):
         names = units.titles([cells[0] for _, cells in rows], below)
         made = [row_text(cells) for cells in turned(titles, [[name, *cells[1:]] for name, (_, cells) in zip(names, rows)])]
@@ -91,9 +94,9 @@ def _made(block: list[tuple[int, str]], above: list[str], units: Units, below: s
         return [(block[0][0], text) for text in made]
     united = units.titles(_by_cells(titles, [cells for _, cells in rows]), below)
     titles, joined = united, joined or united != titles
-    heading, named = _grouped(titles, rows)
-    if heading:
-        titles, rows, joined = [*titles, heading], named, True
+    headings, named = _grouped(titles, rows)
+    if headings:
+        titles, rows, joined = [*titles, *headings], named, True
     if any(_RELEASE.fullmatch(clean(title)) for title in titles) and (measured := _measured(titles, above)) != titles:
         titles, joined = measured, True
     if any(arrow in line for _, line in block[at + 1 :] for arrow in _ARROWS):
@@ -179,34 +182,50 @@ def _parted(titles: list[str], rows: list[tuple[int, list[str]]]) -> tuple[list[
     return heads, made, True
 
 
+def _filled(groups: list[str], heads: list[str]) -> list[str]:
+    """Groups as they go on where nothing stands: `A100 | | H100 |` over the headings of each."""
+    filled: list[str] = []
+    for group, head in zip(groups, heads):
+        filled.append(group if group or not head or not filled else filled[-1])
+    return filled if heads.count(heads[-1]) > 1 else groups
+
+
 def _alone(cells: list[str]) -> str:
     """What the one cell of a row says that is not empty."""
     said = ""
     for cell in cells:
         if text := clean(cell):
-            if said:
+            if said and (text != said or NUMBER.fullmatch(said)):  # a cell that spans all columns stands in each
                 return ""
             said = text
     return said
 
 
-def _grouped(titles: list[str], rows: list[tuple[int, list[str]]]) -> tuple[str, list[tuple[int, list[str]]]]:
-    """Rows with one cell alone say what holds for those below them, `**13B**`: as one more column, and its heading."""
+def _grouped(titles: list[str], rows: list[tuple[int, list[str]]]) -> tuple[list[str], list[tuple[int, list[str]]]]:
+    """Rows with one cell alone say what holds for those below them, `**13B, 8K**`: as more columns, and their headings."""
     alone = {number: said for number, cells in rows if len(cells) > 2 and (said := _alone(cells))}
     if not alone or rows[0][0] not in alone or 2 * len(alone) > len(rows):
-        return "", []
+        return [], []
     known = {read_heading(title).field for title in titles}
+    settings = {number: composed(text) for number, text in alone.items()}
+    first = next(iter(settings.values()))
+    if first and first.keys() <= TITLES.keys() - known and all(one.keys() == first.keys() for one in settings.values()):
+        labels = {number: [str(value) for value in one.values()] for number, one in settings.items()}
+        return [TITLES[name] for name in first], _below(rows, labels)
     for heading, pattern in _GROUPS.items():
         matches = {number: pattern.fullmatch(text) for number, text in alone.items()}
         if all(matches.values()) and read_heading(heading).field not in known:
-            label, made = "", []
-            for number, cells in rows:
-                if match := matches.get(number):
-                    label = match[1]
-                else:
-                    made.append((number, [*cells, label]))
-            return heading, made
-    return "", []
+            return [heading], _below(rows, {number: [match[1]] for number, match in matches.items() if match})
+    return [], []
+
+
+def _below(rows: list[tuple[int, list[str]]], labels: dict[int, list[str]]) -> list[tuple[int, list[str]]]:
+    """The rows but for those that label others, with what the one above them says."""
+    made, label = [], list[str]()
+    for number, cells in rows:
+        label = labels.get(number, label)
+        made += [] if number in labels else [(number, [*cells, *label])]
+    return made
 
 
 def _cells(line: str) -> list[str]:
@@ -281,15 +300,12 @@ def is_turned(titles: list[str], rows: list[list[str]]) -> bool:
     said = bool(settings) and not settings[0].keys() & fields
     columns = settle([*columns, *(read_heading(TITLES[field]) for field in settings[0])]) if said else columns
     counted = first.field in TITLES and not any(read_cell(first, title).unread for title in titles[1:])
-    few = (said or counted) and len(titles) > 2 and bool(fields & {*MEASURES, "throughput"})
-    return len(known) >= (1 if few else FEWEST_HEADINGS) and 2 * len(known) > len(names) and is_table_of_runs(columns)
+    few = (said or counted) and len(titles) > 2 and bool(fields & _SPEEDS)  # a data sheet has none
+    most = 2 * len(known) > len(names) or few and len(known) >= FEWEST_HEADINGS
+    return len(known) >= (1 if few else FEWEST_HEADINGS) and most and is_table_of_runs(columns)
 
 
-TITLES = {"size_label": "Model", "machine": "Device", "nodes": "Nodes", "gpus": "GPUs", "procs_per_node": "GPUs per node",
-          "seq": "Sequence length", "mbs": "MBS", "gbs": "GBS", "layers": "Layers", "hidden": "Hidden size", "heads": "Heads",
-          "zero_stage": "ZeRO stage", "recompute": "Recompute", "dtype": "dtype", "vocab": "Vocab", ACCUMULATION: "Grad. acc.",
-          **{axis: axis.upper() for axis in ("dp", "tp", "pp", "cp", "ep", "vp")}}  # fmt: skip
-"""How settings that stand above columns or in a row alone head a column of their own."""
+_SPEEDS = {*MEASURES, "throughput"} - {"tflops", "aggr_pflops", "mem_value", "loss"}
 
 
 def _settings_of(titles: list[str]) -> list[dict[str, object]]:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 
-from seatrial.notes.read.htmltables import one_title, row_text
+from seatrial.notes.read.htmltables import row_text, titles_of
 
 Line = tuple[int, str]
 Lines = Iterable[Line]
@@ -123,7 +123,7 @@ def _joined(rows: list[Row], headings: int) -> list[Row]:
     """With the rows of headings as one."""
     if headings < 2 or not rows:
         return rows
-    titles = [one_title(texts) for texts in zip(*(cells for _, cells in rows[:headings]))]
+    titles = titles_of([cells for _, cells in rows[:headings]])
     return [(rows[0][0], titles), *rows[headings:]]
 
 

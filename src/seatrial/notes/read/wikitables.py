@@ -22,7 +22,7 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from seatrial.notes.read.htmltables import one_title, row_text
+from seatrial.notes.read.htmltables import row_text, titles_of
 from seatrial.notes.read.reshaped import LONGEST_TABLE
 
 Line = tuple[int, str]
@@ -131,7 +131,7 @@ def _latex(block: list[Line]) -> list[tuple[int, list[str]]]:
     wide = max(len(cells) for _, cells in rows)
     rows = [(number, [*cells, *[""] * (wide - len(cells))]) for number, cells in rows]
     heads = max(1, heads)
-    return [(rows[0][0], [one_title(texts) for texts in zip(*(cells for _, cells in rows[:heads]))]), *rows[heads:]]
+    return [(rows[0][0], titles_of([cells for _, cells in rows[:heads]])), *rows[heads:]]
 
 
 def _cells(row: str) -> list[str]:
