@@ -241,7 +241,7 @@ FAMILY = table("""
 def test_a_total_is_one_by_other_words_and_in_hours_of_the_device(lint, hours: str, said: str):
     assert lint(FAMILY.format(hours=hours, said=said.format("12,128"))) == []
     found = lint(FAMILY.format(hours=hours, said=said.format("21,128")))
-    assert [(f.line, f.printed, f.proposed) for f in found] == [(8, "21,128", "12128")]
+    assert [(f.line, f.printed, f.proposed) for f in found] == [(8, "21,128", "12,128")]
 
 
 @pytest.mark.parametrize("said", [

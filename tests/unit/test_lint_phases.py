@@ -109,7 +109,7 @@ def test_totals_of_the_rows_are_fine_in_a_list_or_a_sentence(text, tmp_path):
     (RESTARTS + LISTED.replace("42,500", "1,020,000"), "1,020,000", "42,516"),
     (RESTARTS + LISTED.replace("13.8", "18.3"), "18.3", "13.8"),
     (RESTARTS + LISTED.replace("307B", "37B"), "37", "307"),
-    (RESTARTS + "\nIn all 307.3B tokens in 13.84 days, 24,516 GPU hours.\n", "24,516", "42516"),
+    (RESTARTS + "\nIn all 307.3B tokens in 13.84 days, 24,516 GPU hours.\n", "24,516", "42,516"),
     (COLUMN + "\nSomando a coluna do custo, foram US$ 1.256.\n", "1.256", "1.465"),
 ])  # fmt: skip
 def test_a_total_that_the_rows_do_not_give_is_told(text, wrong, right, tmp_path):

@@ -112,3 +112,39 @@ def test_figures_of_something_else(tmp_path: Path, line: str) -> None:
 def test_quantities_of_a_sentence(sentence: str, kinds: dict[str, float]) -> None:
     found = {one.kind: one.value for one in figures(plain(sentence))}
     assert {kind: found.get(kind) for kind in kinds} == pytest.approx(kinds)
+
+
+PHASES = """# What the training cost
+
+512 H100 in 64 nodes; $2.20 per GPU hour.
+
+| phase | tokens (B) | steps | days | GPU hours | cost (k$) |
+| --- | ---: | ---: | ---: | ---: | ---: |
+| 1 warm-up | 200 | 47,684 | 1.9 | 23,347 | 51.4 |
+| 2 main | 1,500 | 357,628 | 14.1 | 173,261 | 381.2 |
+| 3 anneal | 250 | 59,605 | 2.6 | 31,949 | 70.3 |
+| 4 long | 50 | 11,921 | 1.2 | 14,746 | 32.4 |
+
+"""
+
+
+@pytest.mark.parametrize(("said", "right", "wrong"), [
+    ("Sum: {} GPU-h.", "243,303", "423,303"), ("That makes {} k$ in total.", "535", "355"),
+    ("Insgesamt {} GPU-Stunden.", "243.303", "423.303"), ("Au total {} heures GPU.", "243 303", "342 303"),
+    ("In totale {} giorni.", "19,8", "29,8"), ("合計 {} GPU 時間。", "243,303", "423,303"),
+    ("总计 {} 卡时。", "243,303", "423,303"), ("Итого {} GPU-часов.", "243 303", "423 303"),
+    ("Altogether 2.0T tokens, {} GPU hours and $535k.", "243,303", "234,303"),
+    ("The main phase cost {}.", "$381k", "$318k"), ("Phase 2 alone took {} days.", "14.1", "11.4"),
+])  # fmt: skip
+def test_totals_in_any_tongue(tmp_path: Path, said: str, right: str, wrong: str) -> None:
+    assert _found(tmp_path, f"{PHASES}{said.format(right)}\n") == []
+    (found,) = _found(tmp_path, f"{PHASES}{said.format(wrong)}\n")
+    assert (found.line, found.proposed) == (12, right.strip("$k"))
+
+
+@pytest.mark.parametrize("line", [
+    "In total 261,400 GPU hours with the evaluations.", "The whole project used 301,000 GPU hours, restarts included.",
+    "Together about 240,000 GPU hours.", "In total each node was up for 480 hours.",
+])  # fmt: skip
+def test_totals_of_more_than_the_rows(tmp_path: Path, line: str) -> None:
+    assert _found(tmp_path, f"{PHASES}{line}\n") == []

@@ -29,6 +29,8 @@ class Column:
     kind: str
     heading: str
     values: dict[Row, float]
+    """As findings mend them."""
+    printed: dict[Row, float]
 
 
 @dataclass
@@ -51,21 +53,25 @@ class Columns:
         for kind, name in _FIELDS.items():
             times = 100.0 if name in ("mfu", "hfu") else 1.0
             values = {row: times * value for row in self.rows if row.shows(name) and (value := row.get(name))}
-            found += [Column(kind, first.column(name), values)] if values else []
+            shown = {row: times * (getattr(row.record, name) or value) for row, value in values.items()}
+            found += [Column(kind, first.column(name), values, shown)] if values else []
         memory = {row: value / (1024.0 if row.record.mem_unit in ("MiB", "MB") else 1.0) for row in self.rows
                   if row.shows("mem_value") and (value := row.get("mem_value"))}  # fmt: skip
-        found += [Column("memory", first.column("mem_value"), memory)] if memory else []
+        found += [Column("memory", first.column("mem_value"), memory, memory)] if memory else []
         for heading in first.record.printed:
             if not is_extra(heading):
                 continue
             values = {row: value for row in self.rows if (value := row.get(EXTRA + heading))}
             if not values:
                 continue
+            shown = {row: row.figure(heading) or value for row, value in values.items()}
             if "efficien" in heading_words(heading):
                 times = 100.0 if max(values.values()) < 2 else 1.0
-                found.append(Column("efficiency", heading, {row: times * value for row, value in values.items()}))
+                found.append(Column("efficiency", heading, {row: times * value for row, value in values.items()},
+                                    {row: times * value for row, value in shown.items()}))  # fmt: skip
             if _SPEEDUP.search(heading_words(heading)):
-                found.append(Column("factor", heading, values))
-            found += [Column(kind, heading, {row: unit * value for row, value in values.items()})
+                found.append(Column("factor", heading, values, shown))
+            found += [Column(kind, heading, {row: unit * value for row, value in values.items()},
+                             {row: unit * value for row, value in shown.items()})
                       for kind, unit in meanings(heading)]  # fmt: skip
         return found

@@ -1,0 +1,223 @@
+"""Totals that sentences and lists give of the rows above them.
+
+    check(sheet)          findings on those that the rows do not give
+
+    In total 72,868 GPU hours and $160,310 in 10.4 days.
+    Insgesamt 19,8 Tage; итого 243 303 GPU-часов; 总计 243,303 卡时.
+
+A total agrees with the rows as they are printed, or as other findings mend them. It may be of more than the table: it is told
+only where another total of the same sentence agrees, where it says that it is of the rows, or where a slip of the hand leads
+from the sum to it; of one that is nearly it a warning is given.
+"""
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from seatrial.notes.lint import digits
+from seatrial.notes.lint.findings import Finding, Level
+from seatrial.notes.lint.phases.totals import is_aggregate, member
+from seatrial.notes.lint.row import Row
+from seatrial.notes.lint.sheet import Sheet
+from seatrial.notes.lint.text.columns_of import Column, Columns
+from seatrial.notes.lint.text.figures import Figure, figures, plain
+from seatrial.notes.lint.text.sentences import Sentence
+from seatrial.tables.headings import NUMBER
+
+FEWEST, MOST_ROWS, MOST_LISTED = 2, 500, 12
+_IN_ALL = re.compile(r"\b(?:in total|totals?|total(?:ling|led)|all in all|sums? (?:up )?to|adds? up to|combined|"
+                     r"so far|insgesamt|zusammen|gesamt|au total|en total|in totale|итого|всего|in all|somando|(?:al)?together|"
+                     r"overall|sums?|summe|somme|suma|soma|somma|totale|totaal|itogo|(?:the )?(?:whole|entire) "
+                     r"(?:training|run|campaign|project|schedule|pre-?training)|tutti insieme|nel complesso|samen|razem|"
+                     r"tillsammans|"
+                     r"ao todo|no total|sumando|en todo|sommando|en tout|aufsummiert)\b|合計|总计|合计|總計|합계|총합",
+                     re.IGNORECASE)  # fmt: skip
+_OF_THE_ROWS = re.compile(r"\b(?:sums?|totals?) of (?:the|all|these|those)\b|\b(?:all|the) rows\b|\b(?:rows?|table) above\b|"
+                          r"\b(?:of|in) (?:the|this) (?:\w+ )?(?:column|table)\b|\b(?:Summe der|somme des?|suma de|soma da)\b|"
+                          r"\b(?:coluna|columna|colonn[ea]|Spalte)\b|столбц",
+                          re.IGNORECASE)  # fmt: skip
+"""Words by which a sentence says that its total is of the rows, and of nothing else."""
+_WORDS = ("total", "together", "overall", "insieme", "complesso", "samen", "razem", "tillsammans", "all in all", "sum",
+          "add", "combined", "so far", "gesamt", "zusammen", "итого", "всего", "in all", "soma", "todo", "en tout", "somma",
+          "aufsumm", "whole", "entire", "somme", "합계", "총합", "合計", "总计", "合计", "總計")  # fmt: skip
+"""Without one of these, in small letters, a text has no such sentence."""
+_LIST_OF_TOTALS = re.compile(
+    r"#{1,6}\s*(?:the )?(?:(?:grand )?totals?|in total|sums?|overall|summen?|gesamt|insgesamt|totaux|totales|totali|totais|"
+    r"итого|всего|合計|总计|合计|總計|합계)\W*|(?:In total|Totals?|Summe|Gesamt|Итого)\s*:", re.IGNORECASE)  # fmt: skip
+"""Above a list of totals."""
+_A_TOTAL = re.compile(rf"(?:[-*+]\s+)?(?P<label>[^\d:=|]{{2,40}}?)\s*[:=]\s*[~≈]?(?P<sign>(?:[A-Z]{{0,2}}[$€£])?)\s?"
+                      rf"(?P<number>{NUMBER.pattern})\s?(?P<many>(?:[kMBT](?!\w))?)(?P<rest>[^\d]{{0,20}})")  # fmt: skip
+_MORE = re.compile(r"\b(?:so far|with|mit|avec|con|com|met|more|plus|other|others|includ\w+|restarts?|failed|"
+                   r"besides|another|without|per|each|every|average|mean|"
+                   r"budget|quota|limit|planned|left|remaining|of which|inklusive|einschlie\w+|y compris|inclu\w+|compres\w+|"
+                   r"mehr als|bisher)\b", re.IGNORECASE)  # fmt: skip
+"""It is of something else than the table, or of more than it."""
+ADDED = frozenset(("hours", "device hours", "node hours", "money", "energy", "energy of the site", "carbon", "tokens",
+                   "samples", "steps"))  # fmt: skip
+OFF, NEAR, PLAINLY, FAR = 0.08, 0.02, 2.5, 1100.0
+"""From which logarithm on a total is off; within which share it agrees with what rows scatter about; up to which factor one
+that nothing proves is doubted; and beyond which it is of something else."""
+
+
+@dataclass(frozen=True)
+class _Said:
+    figure: Figure
+    line: int
+    sums: tuple[float, ...]
+    """As the rows have it: printed, and mended."""
+
+    @property
+    def agrees(self) -> bool:
+        return any(self.figure.near(total, 0.15 if self.figure.about else NEAR) for total in self.sums)
+
+
+def check(sheet: Sheet) -> list[Finding]:
+    found: list[Finding] = []
+    for file, text in sheet.prose.items():
+        if text.has(*_WORDS):
+            tables = [rows for (its, table), rows in sheet.tables.items() if its == file and table is not None]
+            for sentence in text.sentences if tables else ():
+                if _IN_ALL.search(sentence.text):
+                    found += _sentence(sentence, text.lines, tables, file)
+            for number, line in enumerate(text.lines, 1) if tables else ():
+                if line[:1] in "#ITSGИ" and _LIST_OF_TOTALS.fullmatch(line):
+                    found += _listed(text.lines, number, tables, file)
+    return found
+
+
+def _sentence(sentence: Sentence, lines: tuple[str, ...], tables: list[list[Row]], file: str) -> Iterator[Finding]:
+    rows = _rows_above(tables, lines, sentence.line)
+    if len(rows) < FEWEST:
+        return
+    rows = _counted(rows, " ".join(lines[sentence.line - 1 : sentence.last]))
+    said = [_Said(one, sentence.line_at(one.start), sums) for one in figures(sentence.text)
+            if not one.bound and one.kind in ADDED and (sums := _sums(one, rows))]  # fmt: skip
+    yield from _told(said, file, _OF_THE_ROWS.search(sentence.text) is not None, rows, sentence.text)
+
+
+def _rows_above(tables: list[list[Row]], lines: tuple[str, ...], number: int) -> list[Row]:
+    """Of the last table above a line, in its section."""
+    above = [rows for rows in tables if (rows[-1].record.source_line or 0) < number]
+    rows = max(above, key=lambda rows: rows[-1].record.source_line or 0, default=[])
+    between = lines[(rows[-1].record.source_line or 0) if rows else 0 : number - 1]
+    if any(one.startswith("#") for one in between):
+        return []
+    return [row for row in rows[:MOST_ROWS] if not is_aggregate(row)]
+
+
+_LEAVES = re.compile(r"\b(?:not (?:in|part of|counted|included|summed|added)|exclud(?:ing|ed|es)|except|leaving out|left out|"
+                     r"nicht (?:in|mit|enthalten)|ausgenommen|außer|ohne|sans|hors|sin|excepto|without|other than)\b",
+                     re.IGNORECASE)  # fmt: skip
+_QUOTED = re.compile(r"[\"“„«`]([^\"”“»`]{2,40})[\"”“»`]")
+
+
+
+
+def _counted(rows: list[Row], line: str) -> list[Row]:
+    """Without the rows that a sentence says are not part of its total: those that it quotes, else those that it names."""
+    if not _LEAVES.search(line):
+        return rows
+    quoted = [words.casefold() for words in _QUOTED.findall(line)]
+    left = {row for row in rows if any(words in row.text.casefold() for words in quoted)}
+    names = {row: next(iter(row.cells.values()), "").casefold() for row in rows if not left}
+    said = line.casefold()
+    for row, name in sorted(names.items(), key=lambda one: -len(one[1])):  # a name may be part of a longer one
+        if len(name) > 1 and not name.isdecimal() and (match := re.search(rf"(?<!\w){re.escape(name)}(?!\w)", said)):
+            left.add(row)
+            said = said[: match.start()] + said[match.end() :]
+    return [row for row in rows if row not in left] if len(rows) - len(left) >= FEWEST else rows
+
+
+def _listed(lines: tuple[str, ...], number: int, tables: list[list[Row]], file: str) -> Iterator[Finding]:
+    """Totals one below the other, under a heading that says so: `- GPU hours: 429,100`."""
+    rows = _rows_above(tables, lines, number)
+    if len(rows) < FEWEST:
+        return
+    said: list[_Said] = []
+    for at, line in enumerate(lines[number : number + MOST_LISTED], number + 1):
+        match = _A_TOTAL.fullmatch(line.strip())
+        if line.strip() and match is None and (not said or not line.lstrip().startswith(("-", "*", "+"))):
+            break
+        if match is not None:  # a unit may stand on either side
+            ways = (line, f"{match['sign']}{match['number']}{match['many']} {_OF_TRAINING.sub('', match['label'])}")
+            its = [one for way in ways for one in figures(plain(way)) if one.kind in ADDED]
+            said += [_Said(its[0], at, sums)] if its and (sums := _sums(its[0], rows)) else []
+    yield from _told(said, file, False, rows, "")
+
+
+_OF_TRAINING = re.compile(r"^(?:total|training|wall clock|wall|in training|all) ", re.IGNORECASE)
+
+
+def _sums(one: Figure, rows: Sequence[Row]) -> tuple[float, ...]:
+    """What the rows add up to in the column of such figures; of tokens also what steps give, of hours of devices what hours."""
+    columns = _whole(one.kind, rows)
+    if len({column.heading for column in columns}) == 1:
+        column = columns[0]
+        return math.fsum(column.printed.values()), math.fsum(column.values.values())
+    if columns:
+        return ()
+    if one.kind == "tokens":
+        each = [(row.get("tokens_per_s") or 0.0) * (row.get("sec_per_it") or 0.0) * (row.record.iteration or 0) for row in rows]
+        return (math.fsum(each),) if all(each) else ()
+    if one.kind == "device hours" and all(row.world for row in rows):
+        hours = _whole("hours", rows)
+        if len(hours) == 1:
+            return tuple(math.fsum(value * (row.world or 0) for row, value in its.items())
+                         for its in (hours[0].printed, hours[0].values))  # fmt: skip
+    return ()
+
+
+def _whole(kind: str, rows: Sequence[Row]) -> list[Column]:
+    """The columns of a kind in which every row has a figure."""
+    return [column for column in Columns(tuple(rows)).of(kind) if column.kind == kind and len(column.values) == len(rows)]
+
+
+def _is_of_one(one: Figure, rows: Sequence[Row]) -> bool:
+    """Whether a row has it: of runs at the same time the longest."""
+    return any(one.near(value, NEAR) for column in _whole(one.kind, rows) for value in column.values.values())
+
+
+def _blamed(one: _Said, rows: list[Row]) -> Finding | None:
+    """The one row whose figure makes up for what a total is off by."""
+    columns = _whole(one.figure.kind, rows)
+    if not columns:
+        return None
+    column = columns[0]
+    cells = {row: digits.alone(row.record.printed.get(column.heading, "")) for row in rows}
+    shown = {row: cell for row, cell in cells.items() if cell}
+    if len(shown) < len(rows):
+        return None
+    scale = math.fsum(column.printed.values()) / math.fsum(shown.values())
+    figure, half = one.figure, one.figure.half / scale
+    return member(figure.like(figure.value), figure.closest(one.sums[-1]) / scale - math.fsum(shown.values()), half, shown,
+                  column.heading)  # fmt: skip
+
+
+def _told(said: list[_Said], file: str, of_rows: bool, rows: list[Row], text: str) -> Iterator[Finding]:
+    proven = of_rows or any(one.agrees for one in said)
+    for one in said:
+        meant, figure = one.sums[-1], one.figure
+        value = figure.closest(meant)
+        if one.agrees or not meant or not 1 / FAR < value / meant < FAR:
+            continue
+        shown = figure.text.replace(" ", "")
+        ends = (meant / figure.scale * (1 - NEAR / 2), meant / figure.scale * (1 + NEAR / 2))
+        slip = digits.slip(shown, ends)
+        typed = slip is not None and slip.how in ("the point moved", "two digits exchanged", "a digit too many")
+        if abs(math.log(value / meant)) < OFF and not (typed and proven and figure.fine > 3):
+            continue
+        blamed = _blamed(one, rows) if proven and not typed else None
+        lasts = figure.kind == "hours"  # of runs at the same time no sum
+        plainly = bool(text) and not figure.about and not _MORE.search(text)
+        sure = typed or proven and not (lasts and not of_rows)
+        if blamed is not None:
+            yield blamed
+        elif sure or plainly and not (lasts and _is_of_one(figure, rows)) and 1 / PLAINLY < value / meant < PLAINLY:
+            printed, proposed = figure.text, figure.like(meant)
+            why = f" ({slip.how})" if slip is not None and typed else ""
+            level: Level = "error" if sure or slip is not None and figure.fine > 3 else "warning"
+            message = f"{printed} -> {proposed}{why}: the rows above add up to {meant / figure.scale:.6g}"
+            yield Finding(file=file, line=one.line, code="aggregate", level=level, message=message, column=figure.kind,
+                          printed=printed, proposed=proposed)  # fmt: skip
