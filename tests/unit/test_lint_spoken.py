@@ -148,3 +148,19 @@ def test_totals_in_any_tongue(tmp_path: Path, said: str, right: str, wrong: str)
 ])  # fmt: skip
 def test_totals_of_more_than_the_rows(tmp_path: Path, line: str) -> None:
     assert _found(tmp_path, f"{PHASES}{line}\n") == []
+
+
+@pytest.mark.parametrize(("note", "said", "right", "wrong"), [
+    (SCALING, "Per GPU we lose {} % between 64 and 768 GPUs.", "19", "29"),
+    (SCALING, "The drop from 64 to 768 GPUs is {} %.", "19", "9"),
+    (SCALING, "768 GPUs are {}x as fast as 64.", "9.7", "7.9"),
+    (SCALING, "Le débit est multiplié par {} entre 64 et 768 GPU.", "9,7", "7,9"),
+    (RUNS, "Run E is {} % faster than run C.", "40", "30"), (RUNS, "E ist um {} % schneller als C.", "40", "60"),
+    (RUNS, "Le gain de E sur C est de {} %.", "40", "20"),
+    (RUNS, "The difference between D and E is only {} ms.", "209", "902"),
+    (RUNS, "D needs {} GB less than C.", "4.7", "7.4"),
+])  # fmt: skip
+def test_what_two_rows_differ_by(tmp_path: Path, note: str, said: str, right: str, wrong: str) -> None:
+    assert _found(tmp_path, f"{note}{said.format(right)}\n") == []
+    (found,) = _found(tmp_path, f"{note}{said.format(wrong)}\n")
+    assert (found.line, found.proposed) == (note.count("\n") + 1, right)

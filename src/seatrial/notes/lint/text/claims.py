@@ -29,9 +29,10 @@ FEWEST_DIGITS = 3
 """Of a figure that names the row that it stands in."""
 N = rf"(?<![\w.,$€£-])({NUMBER.pattern})"
 LESS = (r"less|fewer|saved|savings?|cheaper|lower|smaller|shorter|off|reduction|moins|menos|meno|weniger|billiger|gunstiger|"
-        r"niedriger|geringer|inferieur\w*|minder|mniej|меньше|дешевле|goedkoper|kurzer|gespart|taniej")
+        r"niedriger|geringer|inferieur\w*|minder|behind|below|worse|mniej|меньше|дешевле|goedkoper|kurzer|gespart|taniej")
 MORE = (r"more|faster|slower|higher|quicker|longer|larger|dearer|pricier|gain|extra|above|plus|mas|piu|mais|mehr|schneller|"
-        r"langsamer|hoher|teurer|meer|sneller|trager|wiecej|szybciej|больше|быстрее|медленнее|дороже|speed-?up|rapide|rapido")
+        r"langsamer|hoher|teurer|meer|sneller|trager|wiecej|szybciej|ahead|in front|better|devant|davanti|voraus|voor|"
+        r"больше|быстрее|медленнее|дороже|speed-?up|rapide|rapido")
 _P = r"(?:%|percent|per cent|Prozent)"
 _PERCENT = re.compile(rf"{N}\s?{_P}\s(?:de |in )?(?:(?P<less>{LESS})|(?P<more>{MORE}))\b", re.IGNORECASE)
 _BY = re.compile(rf"\b(?:by|um|de|del|di|por|на)\s(?:(?:an?|un|una|ein|about|rund|etwa|some) )?{N}\s?%", re.IGNORECASE)
@@ -39,11 +40,22 @@ _CHANGES = re.compile(r"\b(?P<less>goes down|falls?|drops?|shrinks?|decreases?|r
                       r"reduce|cala|снижает\w*)\b|\b(?P<more>goes up|grows?|rises?|increases?|improves?|beats?|wins?|"
                       r"outperforms?|leads?|steigt|wachst|schlagt|gewinnt|gana|gagne|supera|vince|augmente|sube|aumenta|"
                       r"cresce|растет|вырос\w*)\b", re.IGNORECASE)  # fmt: skip
+_NOUNS = re.compile(r"\b(?P<less>drop|loss|losses|decrease|reduction|penalty|saving|savings|verlust|ruckgang|ersparnis|"
+                    r"einbusse|"
+                    r"perte|baisse|perdida|caida|perdita|calo|perda|queda|verlies|strata|потер\w*|снижение)\b|"
+                    r"\b(?P<more>gain|speed-?up|improvement|increase|zuwachs|gewinn|steigerung|beschleunigung|hausse|ganancia|"
+                    r"mejora|aumento|guadagno|ganho|winst|zysk|прирост|ускорение)\b", re.IGNORECASE)  # fmt: skip
+_OF_TWO = re.compile(r"\b(?:from|between|against|over|versus|vs|von|zwischen|gegenuber|gegen|entre|sur|contre|desde|sobre|"
+                     r"tra|su|"
+                     r"rispetto|van|tussen|между|от)\b", re.IGNORECASE)  # fmt: skip
+"""`The drop from 64 to 768 GPUs is 19 %`."""
 _HEDGE = r"(?:(?:about|around|roughly|some|nearly|almost|only|us|another|rund|etwa|nur|environ|unos|un|circa|около) |~ ?)*"
 _DONE = re.compile(rf"\b(?:(?P<less>los(?:es?|t|ing)|sav(?:es?|ed|ing)|costs?|pay|verlier\w*|verlor\w*|kostet|spart|perd\w*|"
                    rf"pierd\w*|perde|coute|cuesta|ahorra|economise|теряет\w*)|(?P<more>gains?|gained|brings?|brought|gives?|"
                    rf"gave|buys?|bought|adds?|yields?|bringt|bringen|gibt|apporte|gagne|aporta|porta|gana|da|daje|дает)) "
                    rf"{_HEDGE}{N}\s?%", re.IGNORECASE)  # fmt: skip
+_GIVEN_UP = re.compile(rf"\b(?:costs?|los(?:es?|t|ing)|takes?|eats?|gives? up|kostet|verlier\w*|perd\w*|coute|cuesta|costa|"
+                       rf"custa|sav(?:es?|ed|ing)) {_HEDGE}$", re.IGNORECASE)  # fmt: skip
 _KEPT = re.compile(rf"\b(?:keeps?|kept|retains?|holds?|still (?:have|has|had|get|gets|do|does)|behalt\w*|halt|bleiben|"
                    rf"conserve|garde\w*|reste\w*|conserva\w*|mantien\w*|mantem|mantiene|zachowuje) {_HEDGE}{N}\s?{_P}\s"
                    rf"(?:of|der|des|de|del|della|von)\b|{N}\s?{_P} as (?:fast|much|many|long)\b|"
@@ -100,6 +112,11 @@ def claims(sentence: str) -> list[Claim]:
     def add(match: re.Match[str], way: str) -> None:
         place = next(at for at, group in enumerate(match.groups(), 1) if group and NUMBER.fullmatch(group))
         before = sentence[: match.start(place)]
+        if way == "kept" and _GIVEN_UP.search(before):
+            way = "less"
+        if way == "share" and not _OF_A_SHARE.search(sentence) and _OF_TWO.search(sentence) and (
+                noun := _NOUNS.search(sentence)):
+            way = "less" if noun["less"] else "more"
         way = "share" if way != "times" and _OF_A_SHARE.search(before[-24:]) else way
         alone = not _RANGE.search(before) and not _OPEN.search(before)
         found.setdefault(match.start(place), Claim(match[place], match.start(place), way, alone))

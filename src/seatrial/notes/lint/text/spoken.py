@@ -99,6 +99,14 @@ _EVERY = re.compile(r"\b(?:all|every|each|any|alle|jede[rsn]?|tous|toutes|chaque
 _NONE = re.compile(r"\b(?:no (?:run|row|config\w*|setting|setup|layout|point|job|phase)|none|nothing|never|keine[rsn]?|"
                    r"kein lauf|"
                    r"aucun\w*|ningun\w*|nessun\w*|nenhum\w*|geen)\b", re.IGNORECASE)  # fmt: skip
+_DIFFERS = re.compile(r"\b(?:differ\w*|gap|spread|sav(?:es?|ed|ing)|fewer|less|more|between|shorter|longer|extra|another|"
+                      r"unterschied\w*|differenz|spart|sparen|weniger|mehr|kurzer|langer|difference|ecart|economise|moins|"
+                      r"diferencia|ahorra|menos|mas|differenza|risparmia|meno|piu|diferenca|economiza|mais|verschil|"
+                      r"minder|meer|"
+                      r"roznica|mniej|wiecej|разниц\w*|меньше|больше)\b|差|节省|短|少", re.IGNORECASE)  # fmt: skip
+_SAVES = re.compile(r"differ|gap|sav|fewer|shorter|longer|extra|another|unterschied|spar|kurzer|langer|ecart|econom|difer|"
+                    r"ahorra|"
+                    r"rispar|verschil|разниц|差|节省|短|少", re.IGNORECASE)  # fmt: skip
 _STEPPED = re.compile(r"step|iter|schritt|\bpas\b|\bpaso|\bpasso|\bpass[io]\b|etape|\bstap|krok|шаг|итерац|ステップ|步|"
                       r"迭代|스텝|"
                       r"s/it|반복", re.IGNORECASE)  # fmt: skip
@@ -291,10 +299,15 @@ class _About:
 
         def nearest(row: Row) -> tuple[Column, float] | None:
             each = one.each or one.kind == "node tokens a second"
+            each = each or one.kind == "tokens a second" and all(its.kind == "device tokens a second" for its in columns)
             its = [(column, value * times) for column in columns if (value := column.values.get(row))
                    for times in (_shares(row, one) if each else (1.0,))]  # fmt: skip
             return min(its, key=lambda pair: min(abs(math.log(value / pair[1])) for value in one.values), default=None)
 
+        if (word := _DIFFERS.search(self.text)) is not None:
+            apart = self._difference(one, kin, columns)
+            if apart is not None or _SAVES.match(word[0]):
+                return apart
         ends = self._ends(one, kin, columns)
         if ends is not None:
             return ends
@@ -313,6 +326,19 @@ class _About:
             return best
         every = [(column, value) for column in columns for value in column.values.values()]
         return self._by_slip(one, every, 3)
+
+    def _difference(self, one: Figure, kin: list[Figure], columns: list[Column]) -> tuple[Column, float, str, bool] | None:
+        """Between the two rows that are named, or the two that are furthest apart."""
+        if kin or len(columns) != 1 or one.kind not in _COSTS | {"tflops", "device tokens a second"}:
+            return None
+        column, rows = columns[0], self.named
+        values = [column.values[row] for row in rows if row in column.values]
+        furthest = not rows and _BEST.search(self.text) and _WORST.search(self.text)
+        values = list(column.values.values()) if furthest else values
+        if len(values) < 2 or not furthest and len(values) != 2:
+            return None
+        off = max(values) - min(values)
+        return (column, off, "the rows differ by ", True) if off > 2 * one.half else None
 
     def _by_slip(self, one: Figure, values: list[tuple[Column, float]], fine: int) -> tuple[Column, float, str, bool] | None:
         """The one value from which a slip of the hand leads."""

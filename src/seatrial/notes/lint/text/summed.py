@@ -216,8 +216,9 @@ def _told(said: list[_Said], file: str, of_rows: bool, rows: list[Row], text: st
             yield blamed
         elif sure or plainly and not (lasts and _is_of_one(figure, rows)) and 1 / PLAINLY < value / meant < PLAINLY:
             printed, proposed = figure.text, figure.like(meant)
+            heading = next((column.heading for column in _whole(figure.kind, rows)), figure.kind)
             why = f" ({slip.how})" if slip is not None and typed else ""
             level: Level = "error" if sure or slip is not None and figure.fine > 3 else "warning"
             message = f"{printed} -> {proposed}{why}: the rows above add up to {meant / figure.scale:.6g}"
-            yield Finding(file=file, line=one.line, code="aggregate", level=level, message=message, column=figure.kind,
+            yield Finding(file=file, line=one.line, code="aggregate", level=level, message=message, column=heading,
                           printed=printed, proposed=proposed)  # fmt: skip
