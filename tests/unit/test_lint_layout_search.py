@@ -339,3 +339,65 @@ def test_counts_of_a_row_are_those_of_its_device_and_of_their_own_columns(tmp_pa
     note += "| GPU | nodes | GPUs | MBS | accum | GBS | s/step | tokens/s |\n|---|---|---|---|---|---|---|---|\n"
     found = _found(tmp_path, note + "".join(f"| {one} |\n" for one in rows))
     assert {one.line for one in found} == {11} and found[0].proposed == right
+
+
+BY_THE_BATCH = """# FP8, Layout is TP·PP·DP
+
+| model | GPUs | layout | mbs | grad acc | gbs | ms/it |
+|---|---|---|---|---|---|---|
+| Llama-3 8B | 32 | 1·1·32 | 2 | 4 | 256 | 3,704 |
+| Llama-3 8B | 32 | 2·1·16 | 2 | 8 | 256 | 3,816 |
+| Llama-2 13B | 32 | 2·1·16 | 2 | 8 | 256 | 5,829 |
+| Qwen2.5-32B | 64 | 4·2·8 | 1 | 32 | 256 | 7,457 |
+| Llama-3 70B | 128 | 4·4·8 | 1 | 32 | 256 | 8,145 |
+| Llama-3 70B | 128 | 8·2·8 | 1 | 32 | 256 | 8,078 |
+"""
+BY_THE_WEEK = """# Weeks of one run, TP 8, PP 4
+
+| week | GPUs | DP | batch | steps | s/step |
+|---|---|---|---|---|---|
+| 1 | 1024 | 32 | 1024 | 63,802 | 8.5 |
+| 2 | 1024 | 32 | 1024 | 66,924 | 8.5 |
+| 3 | 1024 | 32 | 1024 | 54,603 | 8.5 |
+| 4 | 1024 | 32 | 2048 | 34,973 | 16.5 |
+| 5 | 896 | 28 | 1792 | 31,605 | 17.0 |
+| 6 | 896 | 28 | 1792 | 33,230 | 17.1 |
+| 7 | 1024 | 32 | 2048 | 35,562 | 16.5 |
+"""
+BY_THE_METHOD = """# 64K context, TP 1
+
+| method | GPUs | CP | DP | step (s) | tok/s/GPU |
+|---|---|---|---|---|---|
+| ring | 32 | 4 | 8 | 8.02 | 4,086 |
+| zigzag | 32 | 4 | 8 | 7.06 | 4,641 |
+| all-gather KV | 32 | 4 | 8 | 6.99 | 4,691 |
+| Ulysses | 32 | 4 | 8 | 6.87 | 4,770 |
+| zigzag | 64 | 8 | 8 | 3.63 | 4,513 |
+| all-gather KV | 64 | 8 | 8 | 3.58 | 4,582 |
+| Ulysses | 64 | 8 | 8 | 3.49 | 4,701 |
+"""
+
+
+@pytest.mark.parametrize(("note", "right", "wrong", "line", "proposed"), [
+    (BY_THE_BATCH, "4·4·8", "4·4·4", 9, "4·4·8"), (BY_THE_WEEK, "896 | 28 | 1792 | 31", "896 | 32 | 1792 | 31", 9, "28"),
+    (BY_THE_METHOD, "64 | 8 | 8 | 3.63", "64 | 4 | 8 | 3.63", 9, "8")])
+def test_the_batch_and_the_other_rows_say_which_side_of_a_layout_is_wrong(
+        tmp_path: Path, note: str, right: str, wrong: str, line: int, proposed: str):  # fmt: skip
+    assert _found(tmp_path, note) == []
+    assert [(one.line, one.proposed) for one in _found(tmp_path, note.replace(right, wrong))] == [(line, proposed)]
+
+
+def test_the_parameters_of_a_device_are_those_of_the_model_over_its_parts(tmp_path: Path):
+    note = ("# Memory\n\n| model | TP | PP | DP | GPUs | params/GPU | total |\n|---|---|---|---|---|---|---|\n"
+            "| 7B | 1 | 1 | 256 | 256 | 7.00 | 28.33 |\n| 13B | 2 | 1 | 256 | 512 | 6.50 | 26.30 |\n"
+            "| 13B | 1 | 4 | 128 | 512 | 3.25 | 13.30 |\n| 40B | 4 | 4 | 64 | 1024 | 2.50 | 10.47 |\n")  # fmt: skip
+    assert _found(tmp_path, note) == []
+    (told,) = _found(tmp_path, note.replace("4 | 4 | 64", "4 | 8 | 64"))
+    assert told.line == 8 and "one cell is wrong, TP 2, PP 4 would each do" in told.message
+
+
+def test_memory_that_a_failed_run_wanted_is_none_that_the_device_has(tmp_path: Path):
+    note = ("# H100 80GB\n\n| policy | mbs | s/step | GB |\n|---|---|---|---|\n| full | 4 | 16.44 | 21.2 |\n"
+            "| none | 1 | 3.22 | 44.3 |\n| none | 4 | OOM | 101.3 wanted |\n")  # fmt: skip
+    assert _found(tmp_path, note) == []
+    assert [one.code for one in _found(tmp_path, note.replace("44.3", "144.3"))] == ["memory-over-capacity"]

@@ -122,9 +122,9 @@ _BRACKET = re.compile(r"[(\[（]([^)\]）]*)[)\]）]")
 
 
 _KEPT_UNDER = re.compile(
-    r"^(?:(?:params|hparams|metrics|tags|config|summary|args)[./]|(?:training|train|trainer|parallelism|parallel|model|data|job|"
-    r"optimizer|system|perf|cfg|tokens|batch_scheduler)\.|(?:perf|train|trainer|training|performance)/|"
-    r"throughput/(?:device/(?=mfu)|(?=\w+_\w)))+(?=\w)", re.IGNORECASE
+    r"^(?:(?:params(?!/(?:gpu|device|card|chip|rank|npu|tpu|stage|node)s?\b)|hparams|metrics|tags|config|summary|args)[./]|"
+    r"(?:training|train|trainer|parallelism|parallel|model|data|job|optimizer|system|perf|cfg|tokens|batch_scheduler)\.|"
+    r"(?:perf|train|trainer|training|performance)/|throughput/(?:device/(?=mfu)|(?=\w+_\w)))+(?=\w)", re.IGNORECASE
 )
 """How a tracker's export or an engine's setting begins: `params.nodes`, `training.seq_len`, `perf/mfu`."""
 _AFTER_COMMA = re.compile(r"(?:,\s*(ms|s|sec|seconds|min|[GM]i?B|%|[kKM])| in (thousands|millions))$")

@@ -19,9 +19,9 @@ from fractions import Fraction
 from itertools import pairwise
 
 from seatrial.errors import BadInput
-from seatrial.notes.labels import experts_in
+from seatrial.notes.labels import experts_in, label_parameters
 from seatrial.notes.lint.columns import counts, relations
-from seatrial.notes.lint.digits import powers_that_lost_one, slip, slips
+from seatrial.notes.lint.digits import alone, powers_that_lost_one, slip, slips
 from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.models.model_size import fits_label, sizes
 from seatrial.notes.lint.row import MEASURED, Row
@@ -29,19 +29,22 @@ from seatrial.notes.lint.sheet import Sheet, fewest
 from seatrial.notes.lint.usual import mode, round_number
 from seatrial.record import Record
 from seatrial.stages import read as read_split
-from seatrial.tables.headings import normal, read_heading
+from seatrial.tables.headings import NUMBER, normal, read_heading
 
 # Scores of a change of one cell that would make the counts agree.
 TFLOPS_AGREE = {True: 4.0, False: -4.0, None: 0.0}
 """By whether the TFLOPs fit afterwards, and did not before; None where they cannot say."""
 COLUMN_HAS_IT, COLUMN_HAS_PRINTED = 6.0, -2.0
 """Times the share of the column that has the new value beyond one half, and the printed one."""
-LAYOUT_ELSEWHERE, CONTRADICTED, NOT_DIVISIBLE = 2.0, -3.0, -2.0
-"""Another row of the file has the layout; one of the table has it with another time; the batch does not divide any more."""
+LAYOUT_ELSEWHERE, BATCH_TOO, CONTRADICTED, NOT_DIVISIBLE = 2.0, 3.0, -3.0, -2.0
+"""Another row of the file has the layout, and the batch with it; one of the table has it with another time; the batch does not
+divide any more."""
 UNEVEN = -1.0
 """The layers do not divide over the stages: some engines do that, most people do not."""
 REPLICAS = 1.5
 """DP is counted last and typed from memory; the other three are chosen with care."""
+DEFINED = 6.0
+"""The replicas, micro-batch and accumulation are the batch again, or the parameters of a device those of the model."""
 IN_STEP = 3.0
 """A count goes in step with others again, as it does in the other rows; against it where one that did does not."""
 MARGIN = 0.4
@@ -389,6 +392,8 @@ class Change:
     score: float
     agrees: bool | None
     """Whether the TFLOPs fit afterwards; None where they cannot say."""
+    defined: bool = False
+    """Whether a definition holds then that did not."""
 
 
 def _count_by_text(mates: list[Row]) -> None:
@@ -494,7 +499,7 @@ def _explain(row: Row, product: int, counted: int) -> Finding:
         return row.find("world-size", "error", f"{says}: no change of one cell makes them agree", name="dp")
     best = changes[0]
     others = [change for change in changes[1:] if best.score - change.score < MARGIN]
-    listed = ", ".join(f"{NAMES[c.name]} {c.value}" for c in changes)
+    listed = ", ".join(f"{NAMES[c.name]} {c.value}" for c in ((best, *others) if best.defined else changes))
     if others:
         return row.find("world-size", "error", f"{says}: one cell is wrong, {listed} would each do",
                         name=best.name)
@@ -570,9 +575,8 @@ def _scored(row: Row, name: str, value: int, product: int, counted: int, mates: 
         return None
     batch = trial["dp"] * (record.mbs or 1)
     score = NOT_DIVISIBLE if record.gbs and record.gbs % batch else 0.0
-    steps = (row.beside("ga") or 0) * (record.mbs or 0)
-    accumulates, did = (bool(record.gbs) and record.gbs == dp * steps for dp in (trial["dp"], record.dp or 0))
-    score += IN_STEP * (accumulates - did)
+    defined = _defined(row, trial) - _defined(row, {})
+    score += DEFINED * defined
     if layers and name == "pp" and layers % trial["pp"] and (layers + 2) % trial["pp"]:
         score += UNEVEN
     agrees = _tflops_agree(row, name, value, product if name in ("nodes", "gpus") else counted)
@@ -585,17 +589,40 @@ def _scored(row: Row, name: str, value: int, product: int, counted: int, mates: 
         score += COLUMN_HAS_IT * max(0.0, _share(column, value) - 0.5) + COLUMN_HAS_PRINTED * _share(column, printed)
     alike = row.sheet.laid_out(row.record.source_file).get((trial["dp"], trial["tp"], trial["pp"]), ())
     same = [other for other in alike if _same_layout(other, trial, row, name, value)]
-    if not (accumulates and not did) and any(other.key == row.key and _same_run(other, row) for other in same):
+    if defined <= 0 and any(other.key == row.key and _same_run(other, row) for other in same) and not _repeats(row):
         score += CONTRADICTED
     elif same:
-        score += LAYOUT_ELSEWHERE
-    return Change(name, value, score + (REPLICAS if name == "dp" else 0.0), agrees)
+        score += LAYOUT_ELSEWHERE + BATCH_TOO * any(record.gbs and other.record.gbs == record.gbs for other in same)
+    return Change(name, value, score + (REPLICAS if name == "dp" else 0.0), agrees, defined > 0)
+
+
+def _defined(row: Row, trial: dict[str, int]) -> int:
+    """How many definitions a layout keeps to: of the batch by what each replica sums, of what a device has of the model."""
+    dp, tp, pp = (trial.get(name) or getattr(row.record, name) or 1 for name in ("dp", "tp", "pp"))
+    steps = (row.beside("ga") or 0) * (row.record.mbs or 0)
+    heading = next((one for one in row.extras if _SHARE_OF_A_DEVICE.fullmatch(normal(one))), "")
+    size, share = label_parameters(row.record.size_label) if heading else None, alone(row.cells.get(heading, ""))
+    held = size is not None and share and any(abs(size[0] / unit / (tp * pp) / share - 1) < NEARLY for unit in _UNITS)
+    return bool(row.record.gbs and row.record.gbs == dp * steps) + bool(held)
+
+
+_UNITS = (1.0, 1e6, 1e9)
+_SHARE_OF_A_DEVICE = re.compile(r"(?:[bm] )?param(?:s|eters)? per (?:gpu|device|rank|card|chip)(?: [bm])?")
+
+
+_LAYOUT = operator.attrgetter("dp", "tp", "pp", "gpus", "mbs", "gbs", "seq", "size_label")
+
+
+def _repeats(row: Row) -> bool:
+    """Whether other rows of the table have one layout and batch again and again: weeks of a run, nights of a test."""
+    said = Counter((_LAYOUT(mate.record), str(mate.all_beside)) for mate in row.around[:MOST_TRIED] if mate is not row)
+    return bool(said) and said.most_common(1)[0][1] > 1
 
 
 def _in_step(row: Row, changes: list[Change]) -> list[Change]:
     """With what the counts that go in step say, unless one change leads by more than that could make up for."""
     first, second, *_ = (*sorted([change.score for change in changes], reverse=True), -math.inf, -math.inf)
-    if not row.tabular or first - second >= 2 * IN_STEP + MARGIN:
+    if not row.tabular or first - second >= 2 * IN_STEP + MARGIN or any(change.defined for change in changes):
         return changes
     return [replace(each, score=each.score + IN_STEP * counts.restored(row, each.name, each.value)) for each in changes]
 
@@ -603,7 +630,9 @@ def _in_step(row: Row, changes: list[Change]) -> list[Change]:
 def _same_run(other: Row, row: Row) -> bool:
     """The very configuration of another row of the table: nobody runs a layout twice in one sweep without a word."""
     a, b = other.record, row.record
-    return (a.mbs, a.size_label, a.env, a.seq, a.recompute) == (b.mbs, b.size_label, b.env, b.seq, b.recompute)
+    same = (a.mbs, a.size_label, a.env, a.seq, a.recompute) == (b.mbs, b.size_label, b.env, b.seq, b.recompute)
+    return same and all(other.cells.get(heading) == row.cells.get(heading) for heading in row.extras
+                        if not NUMBER.search(row.cells.get(heading, "")))  # fmt: skip
 
 
 def _share(column: list[int | None], value: int | None) -> float:

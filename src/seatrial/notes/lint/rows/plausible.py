@@ -278,7 +278,7 @@ _SIZED = re.compile(r"\b(\d{1,3}) ?Gi?B?\b", re.IGNORECASE)
 
 def _capacity(row: Row) -> list[Finding]:
     memory, text = row.record.mem_gib, row.sheet.text(row)
-    if memory is None or "mem_value" in row.fixed:
+    if memory is None or "mem_value" in row.fixed or _WANTED.search(row.cell("mem_value")):
         return []
     usable = text.capacity(row.record.source_line) if memory > text.least_limit else None
     if row.record.machine and (own := _SIZED.search(row.record.machine)) is not None:
@@ -308,6 +308,9 @@ def _capacity(row: Row) -> list[Finding]:
                      f"{shown} is more than the usable {usable[0]:g} GB ({usable[1]})", name="mem_value")
         ]
     return []
+
+
+_WANTED = re.compile(r"\b(?:wanted|needed|required|requested|tried|asked)\b", re.IGNORECASE)
 
 
 @functools.lru_cache(maxsize=256)
