@@ -76,3 +76,41 @@ def test_settings_in_one_cell(tmp_path: Path, heading: str, cell: str, fields: d
 def test_a_unit_that_all_cells_have(tmp_path: Path, heading: str, cells: tuple[str, str], field: str, value: Any):
     rows = [f"{gpus} | {cell} | 0.4" for gpus, cell in zip((8, 16), cells)]
     assert getattr(read(tmp_path, table(f"GPUs | {heading} | MFU", *rows))[0], field) == value
+
+
+@pytest.mark.parametrize(("heading", "cells", "fields"), [
+    ("tok/s/GPU (MFU)", ("2,580 (41.2%)", "1,280 (40.2%)"), {"tokens_per_s_per_process": 2580, "mfu": 0.412}),
+    ("tok/s/GPU / MFU", ("2580 / 41.2%", "1280 / 40.2%"), {"tokens_per_s_per_process": 2580, "mfu": 0.412}),
+    ("GPUs (nodes)", ("64 (8)", "128 (16)"), {"gpus": 64, "nodes": 8}),
+    ("batch (mbs×ga)", ("2×16", "2×8"), {"mbs": 2}), ("mbs x accum", ("2 x 16", "2 x 8"), {"mbs": 2}),
+    ("job / GPUs", ("dense-3b / 64", "dense-8b / 128"), {"gpus": 64, "size_label": "dense-3b"}),
+    ("memory (GB)", ("61.2 (76%)", "60.1 (75%)"), {"mem_value": 61.2, "mem_unit": "GB"}),
+    ("tok/s/GPU (MFU)", ("2,580", "1,280"), {"tokens_per_s_per_process": 2580, "mfu": None}),
+])  # fmt: skip
+def test_two_things_in_one_column(tmp_path: Path, heading: str, cells: tuple[str, str], fields: dict[str, Any]):
+    rows = [f"{cell} | 1.82 | 2.5" for cell in cells]
+    (first, _) = read(tmp_path, table(f"{heading} | step time (s) | loss", *rows))
+    assert {name: getattr(first, name) for name in fields} == fields
+
+
+@pytest.mark.parametrize(("job", "fields"), [
+    ("llama8b_bf16_tp1_a100", {"size_label": "llama8b", "tp": 1, "dtype": "bf16", "machine": "a100"}),
+    ("gpt3_20b_tp2pp4", {"size_label": "gpt3_20b", "tp": 2, "pp": 4}), ("dense-1b7", {"size_label": "dense-1.7B"}),
+    ("data=512 model=2", {"dp": 512, "tp": 2}), ("nightly_2025", {"size_label": "", "tp": None}),
+])  # fmt: skip
+def test_names_of_jobs_that_say_what_they_run(tmp_path: Path, job: str, fields: dict[str, Any]):
+    (row,) = read(tmp_path, table("job | step time (s) | tok/s", f"{job} | 1.82 | 258000"))
+    assert {name: getattr(row, name) for name in fields} == fields
+
+
+GAPS = """no  zero  tp  dp  act   sum        s/step  tok/s/gpu
+01  z1    1   32  1.1   96.0  OOM  -       -
+02  z2    1   32  1.1   56.2  ok   81.5    402
+03  z2    1   32  8.9   64.0  ok   50.0    655
+"""
+
+
+def test_a_column_that_gaps_part_and_that_has_no_heading(tmp_path: Path):
+    first, second, third = read(tmp_path, GAPS)
+    assert (first.state, first.zero_stage, second.zero_stage) == ("failed", 1, 2)
+    assert [(one.sec_per_it, one.tokens_per_s_per_process) for one in (second, third)] == [(81.5, 402), (50.0, 655)]

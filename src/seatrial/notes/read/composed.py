@@ -21,10 +21,10 @@ ACCUMULATION = "accumulation"
 LONGEST = 80
 _DEVICE = (r"(?-i:(?:(?:NVIDIA|AMD|Intel|Nvidia|Tesla|GeForce|RTX) ?)*(?:[ABHPV]\d{2,3}s?|L40S?|L4|T4|MI\d{3}[AX]?|"
            r"G[BH]\d{3}|Gaudi ?\d|TPU ?v\d\w?|v[2-6][ep]?|A64FX|910[ABC]|RTX ?\d{4}|[2-5]0[6-9]0|A\d{4})(?: (?:Ti|Super))?"
-           r"(?:[ -]?(?:SXM\d?|PCIe|NVL|OAM))?(?:[ -]?\(?\d{2,3} ?Gi?B\)?)?(?: (?:SXM\d?|PCIe))?)")
-_SIZE = r"\d{1,4}(?:\.\d{1,3})?[ -]?[MBT]"
+           r"(?:[ -]?(?:SXM\d?|PCIe|NVL|OAM))?(?:[ -]?\(?\d{2,3} ?Gi?B\)?)?(?: (?:SXM\d?|PCIe))?|[abhv]100|[bh]200|mi\d{3}x?)")
+_SIZE = r"(?:\d{1,4}(?:\.\d{1,3})?[ -]?[MBT]|\d{1,3}b\d)"
 _MODEL = (r"(?:meta-?)?(?:llama|gpt|qwen|mi[sx]tral|gemma|phi|falcon|bloom|opt|pythia|olmo|deepseek|yi|nemotron|tinyllama|"
-          rf"smollm|palm|mpt|bert|t5|vit)[\w .-]{{0,16}}?[ -]?(?:\d{{1,3}}x)?{_SIZE}|{_SIZE}(?: params)?")
+          rf"smollm|palm|mpt|bert|t5|vit|dense)[\w .-]{{0,16}}?[ -]?(?:\d{{1,3}}x)?{_SIZE}|{_SIZE}(?: params)?")
 _N = r"(\d{1,3}(?:,\d{3})+|\d{1,7})"
 _KEYS = (r"TP|PP|DP|CP|EP|VP|MP|FSDP|DDP|mbs|ubs|gbs|micro[ -]?batch(?:[ -]size)?|global[ -]?batch(?:[ -]size)?|seq(?:uence)?"
          r"(?:[ _-]?len(?:gth)?)?|ctx|context(?:[ -]?len(?:gth)?)?|gas?|grad[ -]?acc(?:um)?|acc(?:um)?|layers|"
@@ -41,6 +41,7 @@ _PATTERNS = {
     "recompute": r"(?P<how>no|without|w/o|full|selective|with) ?(?:activation |gradient |grad )?"
                  r"(?:re-?comp\w*|check-?pointing|ckpt|remat)",
     "axes": rf"data ?[=:] ?{_N}[ ,x×]+(?:model|tensor) ?[=:] ?{_N}",
+    "axis": rf"(?P<axis>TP|PP|DP|CP|EP|VP){_N}(?=(?:TP|PP|DP|CP|EP|VP)\d)",
     "key": rf"(?P<key>{_KEYS}) ?[=:]? ?{_N} ?(?P<k>k)?",
     "letter": rf"(?P<letter>s|L|h) ?= ?{_N}",
     "length": r"(\d{1,4}) ?(?P<kilo>k)i?(?: ?(?:ctx|context|seq(?:uences?|[ _-]?len(?:gth)?)?|tok(?:en)?s?))?",
@@ -49,8 +50,12 @@ _PATTERNS = {
     "model": _MODEL,
     "machine": rf"{_DEVICE}|(?:TPU )?v\d[ep]?-\d+",
 }  # fmt: skip
-_PARTS = [(name, re.compile(rf"(?:{pattern})(?![^\W_])", re.IGNORECASE)) for name, pattern in _PATTERNS.items()]
-_BETWEEN = re.compile(r"(?:[\s,;/|+&@()\[\]·_–-]|\b(?:and|with|on|at|model|und|mit|auf|avec|sur|con|en)\b)*")
+_PARTS = [(name, re.compile(rf"(?:{pattern})" + ("" if name == "axis" else r"(?![^\W_])"), re.IGNORECASE))
+          for name, pattern in _PATTERNS.items()]  # fmt: skip
+_BETWEEN = re.compile(r"(?:[\s,;/|+&@()\[\]·_–-]|(?<![^\W_])(?:and|with|on|at|model|und|mit|auf|avec|sur|con|en|fsdp2?|hsdp|"
+                      r"ddp|megatron|deepspeed|interleaved|1f1b)(?![^\W_]))*", re.IGNORECASE)
+_SHORT_SIZE = re.compile(r"(\d{1,3})b(\d)$")
+"""`1b7` is 1.7B."""
 _HOW = {"no": "none", "without": "none", "w/o": "none", "with": "full"}
 _FIELDS = {"s": "seq", "ctx": "seq", "l": "layers", "h": "hidden"}
 _WHOLE_LENGTHS = frozenset(power << times for power in (1, 3) for times in range(16))
@@ -103,6 +108,8 @@ def _said(kind: str, match: re.Match[str]) -> dict[str, object]:
         return {"recompute": _HOW.get(how, how)}
     if kind == "key":
         return _of_key(given["key"], counts[0], bool(given["k"]))
+    if kind == "axis":
+        return _of_key(given["axis"], counts[0], False)
     if kind == "letter":
         return _of_key(given["letter"], counts[0], False)
     if kind == "length":
@@ -112,7 +119,7 @@ def _said(kind: str, match: re.Match[str]) -> dict[str, object]:
     if kind == "dtype":
         return {"dtype": DTYPES[match[0].lower()]}
     if kind == "model":
-        return {"size_label": match[0].strip().removesuffix(" params")}
+        return {"size_label": _SHORT_SIZE.sub(r"\1.\2B", match[0].strip().removesuffix(" params"))}
     return {"machine": match[0].strip()}
 
 

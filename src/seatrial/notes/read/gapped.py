@@ -115,6 +115,7 @@ def _rows(block: list[Line]) -> list[tuple[int, list[str]]]:
             continue
         lines = 1
         rest = block[1:]
+        heads = _with_unnamed(heads, [_spans(line, kind) for _, line in rest[:MOST_ASKED]]) if kind == "gaps" else heads
         if _RULE.fullmatch(rest[0][1]):
             lines, rest = lines + 1, rest[1:]
         units = _under(heads, rest[0][1], kind) if rest else None
@@ -139,6 +140,25 @@ def _rows(block: list[Line]) -> list[tuple[int, list[str]]]:
             made = turned(titles, [cells for _, cells in rows])
             return [(lines + len(rows) - len(made) + 1, made[0]), *((rows[0][0], cells) for cells in made[1:])]
     return []
+
+
+MOST_ASKED = 40
+"""Lines of a table that are asked whether a column of it has no heading."""
+_RAN = re.compile(r"ok|fits|done|passed|fail(?:ed)?|oom|hang|hung|nan|crash(?:ed)?|timeout|✓|✗|x", re.IGNORECASE)
+
+
+def _with_unnamed(heads: Spans, lines: list[Spans]) -> Spans:
+    """With a column that stands between headings and has none, as what came of a run: `sum       s/step` over `96  OOM  -`."""
+    more = [line for line in lines if len(line) == len(heads) + 1]
+    if len(more) < 2 or 3 * len(more) < 2 * len(lines):
+        return heads
+    at = {next((at for at, (a, b, _) in enumerate(line) if all(b < start or a > end for start, end, _ in heads)), -1)
+          for line in more}  # fmt: skip
+    place = at.pop()
+    if at or place < 1:
+        return heads
+    name = "status" if all(_RAN.fullmatch(line[place][2]) for line in more) else ""
+    return [*heads[:place], (more[0][place][0], more[0][place][1], name), *heads[place:]]
 
 
 def _are_of_runs(titles: list[str]) -> bool:

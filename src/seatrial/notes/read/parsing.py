@@ -217,7 +217,7 @@ def _recompute(column: Column, text: str) -> Cell:
 
 def _zero(column: Column, text: str) -> Cell:
     text, flags = take_flags(text)
-    match = re.fullmatch(r"(?:zero)?(?:[\s_-]*stage)?[\s_-]*([0-3])(?:[\s(+,](.*))?", text, re.IGNORECASE)
+    match = re.fullmatch(r"(?:z(?:ero)?)?(?:[\s_-]*stage)?[\s_-]*([0-3])(?:[\s(+,](.*))?", text, re.IGNORECASE)
     if match:
         return Cell(value=int(match.group(1)), text=(match.group(2) or "").strip(" )"), flags=flags)
     if text.lower() in _NO:

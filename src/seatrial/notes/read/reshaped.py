@@ -19,7 +19,7 @@ from seatrial.notes.read.composed import TITLES, composed
 from seatrial.notes.read.groups import side_by_side
 from seatrial.notes.read.htmltables import row_text, titles_of
 from seatrial.notes.read.parsing import is_blank, read_cell
-from seatrial.tables.headings import MEASURES, NUMBER, clean, normal, read_heading, settle
+from seatrial.tables.headings import MEASURES, NUMBER, accumulates, clean, normal, read_heading, settle
 from seatrial.tables.markdown import MARK, UNTITLED_MARK
 from seatrial.tables.tongues import in_english, plain_letters
 
@@ -99,6 +99,8 @@ def _made(block: list[tuple[int, str]], above: list[str], units: Units, below: s
         titles, rows, joined = [*titles, *headings], named, True
     if any(_RELEASE.fullmatch(clean(title)) for title in titles) and (measured := _measured(titles, above)) != titles:
         titles, joined = measured, True
+    if (halves := _halved(titles, rows)) is not None:
+        titles, rows, joined = *halves, True
     if any(arrow in line for _, line in block[at + 1 :] for arrow in _ARROWS):
         titles, rows, joined = _parted(titles, rows)
     if not joined:
@@ -180,6 +182,37 @@ def _parted(titles: list[str], rows: list[tuple[int, list[str]]]) -> tuple[list[
              for text in ([f"{title} (before)", f"{title} (after)"] if at in two else [title])]  # fmt: skip
     made = [(number, [text for at, cell in enumerate(cells) for text in parts(at, cell)]) for number, cells in rows]
     return heads, made, True
+
+
+_STROKE, _INSIDE = re.compile(r"(.*\S) / (\S[^/]*)"), re.compile(r"([^()]*[^\s(]) ?\(([^()]+)\)")
+_PRODUCT = re.compile(r"(?:[^()]*\()?([^()×*]*?[^()×*\s]) ?(?:[×*]| x ) ?([^()×*]+)\)?")
+_BOTH = ((" / ", _STROKE, _STROKE), ("(", _INSIDE, _INSIDE), ("×", _PRODUCT, re.compile(r"(\d+) ?[x×*] ?(\d+)")),
+         (" x ", _PRODUCT, re.compile(r"(\d+) ?[x×*] ?(\d+)")))  # fmt: skip
+"""Two things in one cell, and in one heading: `tok/s/GPU / MFU`, `GPUs (nodes)`."""
+
+
+def _halved(titles: list[str], rows: list[tuple[int, list[str]]]) -> tuple[list[str], list[tuple[int, list[str]]]] | None:
+    """With two columns for one whose heading names two things and whose cells hold both, `2,580 (41.2%)`."""
+    known = [read_heading(title).field for title in titles]
+    if any(len(cells) != len(titles) for _, cells in rows):
+        return None
+    for at, title in enumerate(titles):
+        for sign, heading, pattern in _BOTH:
+            both = heading.fullmatch(clean(title)) if sign in title and not read_heading(title).parts else None
+            found = [pattern.fullmatch(clean(cells[at])) for _, cells in rows] if both else []
+            if both is None or 3 * sum(one is not None for one in found) < 2 * len(rows):
+                continue
+            fields = [read_heading(head).field for head in both.groups()]
+            others = {*known[:at], *known[at + 1 :]} - {""}
+            told = all(fields) or pattern is _STROKE
+            if heading is _PRODUCT:
+                told = "mbs" in fields and any(map(accumulates, both.groups()))
+            if fields[0] == fields[1] or others & {*fields} or not told:
+                continue
+            made = [(number, [*cells[:at], *(match.groups() if match else (cells[at], "")), *cells[at + 1 :]])
+                    for (number, cells), match in zip(rows, found)]  # fmt: skip
+            return _halved(whole := [*titles[:at], *both.groups(), *titles[at + 1 :]], made) or (whole, made)
+    return None
 
 
 def _filled(groups: list[str], heads: list[str]) -> list[str]:

@@ -320,8 +320,8 @@ def laid_out(text: str) -> dict[str, int]:
 
 _SO_MANY = re.compile(r"(?:nodes? ?)?[x×*] ?(\d{1,2})(?: ?[x×]? ?(?:GPUs?|[A-Z]+\d{2,3}X?))?", re.IGNORECASE)
 """`16 × 8` or `16 nodes x 8 H100` in a column of nodes."""
-_OF_A_RUN = re.compile(r"\b(?:configs?|configuration|setups?|settings?|layouts?|runs?|names?|experiments?|variants?|cases?|"
-                       r"hardware|systems?|mesh|parallelism|strategy|konfiguration|lauf|caso?)\b|[配設][置定]|構成", re.I)
+_OF_A_RUN = re.compile(r"\b(?:configs?|configuration|setups?|settings?|layouts?|runs?|jobs?|names?|experiments?|variants?|"
+                       r"cases?|hardware|systems?|mesh|parallelism|strategy|konfiguration|lauf|caso?)\b|[配設]置|設定", re.I)
 
 
 def _composed_of(heading: str, text: str) -> dict[str, object]:
