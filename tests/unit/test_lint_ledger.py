@@ -131,3 +131,12 @@ def test_a_heading_says_a_kind_and_its_unit(heading: str, kind: str, unit: float
 def test_what_no_column_has_is_eliminated_between_two_laws():
     (law,) = equations(frozenset({"devices", "steps", "step seconds", "device hours"}))
     assert {kind for kind, _ in law.powers} == {"devices", "steps", "step seconds", "device hours"} and not law.free
+
+
+@pytest.mark.parametrize("headings", [
+    "||day|S||token/s|MFU|hour|tok(1e400", "|TFLOP|单卡吞吐|TFLOP", "|days|$/1..5M tokens|$ per 1e400 tokens",
+    "|hours|days for 999999999999999999999999999999999999 T tokens|MFU"])
+def test_a_heading_may_be_anything(tmp_path: Path, headings: str):
+    many = headings.count("|")
+    cells = "\n".join("|" + "|".join(str(row * 7 + at) for at in range(many)) for row in range(1, 5))
+    found(tmp_path, f"{headings}\n|{'---|' * many}\n{cells}\n")

@@ -200,8 +200,8 @@ def _counted_twice(heading: str, headings: tuple[str, ...]) -> _Kind | None:
     field = field_of(heading) if heading in older(headings) and without_version(heading) == heading else ""
     if field == "sec_per_it" and read_heading(heading).unit == "it/s":
         return "share", ((("sec_per_it", 1),),)
-    each = {normal(other).split()[-1] for other in headings
-            if field_of(other) == field and read_heading(other).per == "process"}  # fmt: skip
+    each = {words[-1] for other in headings if (words := normal(other).split())
+            and field_of(other) == field and read_heading(other).per == "process"}  # fmt: skip
     if len(each) > 1:
         return None  # of a socket beside that of a rank: as many ranks as each row has
     return ("share", (((field, -1),),)) if field in ("tflops", "mfu", "hfu") else None

@@ -198,6 +198,8 @@ def many(letters: str | None) -> float:
 
 
 Meaning = tuple[str, float]
+MOST_UNIT = 1e24
+"""What a heading may count in: `tok (1e400)` is nothing."""
 
 
 @functools.lru_cache(maxsize=8192)
@@ -216,7 +218,8 @@ def meanings(heading: str) -> tuple[Meaning, ...]:
         return ()
     others = (other for other in respelled(plain) if not read_heading(other).field)
     ways = [(words, plain), *((normal(in_english(other, surely=True)), other) for other in others)]
-    return tuple(next(filter(None, (_meant(said, f"{said} {text.casefold()}") for said, text in ways)), ()))
+    meant = next(filter(None, (_meant(said, f"{said} {text.casefold()}") for said, text in ways)), ())
+    return tuple(one for one in meant if 1 / MOST_UNIT < one[1] < MOST_UNIT)
 
 
 def _meant(words: str, both: str) -> list[Meaning]:
@@ -272,7 +275,7 @@ def _of_tokens(words: str, both: str) -> list[Meaning] | None:
     match = _SO_MANY.fullmatch(words)
     if match is None or not (match["many"] or match["tokens"] and match["count"]):
         return None
-    tokens = float((match["count"] or "1").replace(" ", ".")) * many(match["many"])
+    tokens = min(float((match["count"] or "1").replace(" ", ".")) * many(match["many"]), MOST_UNIT)
     found: list[Meaning] = []
     of = (match["unit"] or match["of"]).strip()
     for kind, unit in _meant({"d": "days"}.get(of, of), both.replace(words, of)) if tokens else ():
@@ -309,8 +312,9 @@ def _of_money(words: str, both: str, currency: bool) -> list[Meaning]:
     if re.search(r"\bper\b.*\bkwh\b|/\s?kwh", both):
         return [("price of energy", times)]
     if re.search(r"\bper\b.*tok|/.*tok", both):
-        count = re.search(r"(?:\bper|/) ?(\d[\d.]*)? ?([kmbt]|bn|mrd|mio|[mb]illions?|trillions?)? ?tok", both)
-        return [("price of tokens", times / (float(count[1] or 1) * many(count[2]) or 1.0) if count is not None else times)]
+        count = re.search(r"(?:\bper|/) ?(\d+(?:\.\d+)?)? ?([kmbt]|bn|mrd|mio|[mb]illions?|trillions?)? ?tok", both)
+        of = float(count[1] or 1) * many(count[2]) if count is not None else 1.0
+        return [("price of tokens", times / (min(of, MOST_UNIT) or 1.0))]
     if re.search(r"\bper\b.*(?:samples?|examples?)\b", both):
         return [("price of samples", times)]
     return [("money", times)] if not _PER.search(_PER_RUN.sub(" ", words)) and (currency or words) else []
