@@ -16,7 +16,7 @@ from pathlib import Path
 
 from seatrial.notes.collecting import no_collecting
 from seatrial.notes.lint import chapters, digits, tablewide
-from seatrial.notes.lint.columns import arrows, changes, derived, levels, matrices, relations, repairs, sums, together
+from seatrial.notes.lint.columns import arrows, changes, derived, levels, matrices, parts, relations, repairs, sums, together
 from seatrial.notes.lint.findings import CODES, LEVELS, Finding, in_order
 from seatrial.notes.lint.headings import field_of
 from seatrial.notes.lint.models import experts, formulas, model_size, peaks, published, shapes, throughput, units
@@ -37,14 +37,14 @@ __all__ = ["CODES", "LEVELS", "Finding", "lint", "look", "look_at"]
 Rule = Callable[[Sheet], list[Finding]]
 RULES: tuple[Rule, ...] = (
     formulas.establish, relations.learn, cumulative.check, layout.check_processes, meshes.check, shifted.check,
-    repairs.check, throughput.check, duplicates.check, layout.check_divisible, derived.check, model_size.check, plausible.check,
-    speeds.check, status.check, together.check, changes.check, steps.check, ledger.check, totals.check, summed.check,
-    levels.check, sums.check, matrices.check, spans.check, experts.check, compared.check,
+    parts.check, repairs.check, throughput.check, duplicates.check, layout.check_divisible, derived.check, model_size.check,
+    plausible.check, speeds.check, status.check, together.check, changes.check, steps.check, ledger.check, totals.check,
+    summed.check, levels.check, sums.check, matrices.check, spans.check, experts.check, compared.check,
 )  # fmt: skip
 """In the order that they run, the certain first: each uses what those before it proposed."""
-OF_COLUMNS: tuple[Rule, ...] = (relations.learn, cumulative.check, repairs.check, together.check, changes.check, steps.check,
-                                ledger.check, totals.check, summed.check, levels.check, sums.check, matrices.check,
-                                spans.check)  # fmt: skip
+OF_COLUMNS: tuple[Rule, ...] = (relations.learn, cumulative.check, parts.check, repairs.check, together.check,
+                                changes.check, steps.check, ledger.check, totals.check, summed.check, levels.check,
+                                sums.check, matrices.check, spans.check)  # fmt: skip
 """Those that ask of no row whether it is a run."""
 BESIDES: tuple[Rule, ...] = (reckoned.check, spoken.check, told.check, compared.check, claimed.check,
                              denied_shape.check, denied.column_otherwise, denied.nodes_otherwise, shapes.check,

@@ -35,6 +35,8 @@ _TOTAL = re.compile(r"^(?:total|sum|all|together|gesamt|summe|somme|totale?s?|su
 
 
 BY_NAME = " and by the heading"
+WHOLE = "100 %"
+"""What shares add up to, which stands in no column."""
 
 
 def check(sheet: Sheet) -> list[Finding]:
@@ -47,12 +49,19 @@ def check(sheet: Sheet) -> list[Finding]:
         columns = {heading: column for heading in headings if sum(map(bool, column := _column(rows, heading))) >= FEWEST}
         if len(columns) > 2:
             found += _told(rows, columns)
+        shares = {heading: column for heading, column in columns.items() if _is_part(heading) and _in_percent(rows, heading)}
+        if len(shares) > 2:
+            found += _told(rows, shares | {WHOLE: [(100.0, 0.0)] * len(rows)})
     return found
 
 
 @functools.lru_cache(maxsize=4096)
 def is_total(heading: str) -> bool:
     return _TOTAL.search(normal(in_english(clean(heading), surely=True))) is not None
+
+
+def _in_percent(rows: list[Row], heading: str) -> bool:
+    return "%" in heading or all("%" in cell for row in rows if (cell := row.cells.get(heading)))
 
 
 _WORDED = ("optimizer", "notes", "env", "recompute", "attention", "engine", "dtype", "schedule")
@@ -70,7 +79,8 @@ def _column(rows: list[Row], heading: str) -> list[Figure | None]:
         cell = row.record.printed.get(heading, "")
         value, shown = digits.alone(cell), digits.plain(cell)
         number = float(shown) if shown else 0.0
-        column.append((value, 0.5 * 10.0 ** -digits.places(cell) * value / number) if value and number > 0 else None)
+        scale = value / number if value and number > 0 else 1.0  # of nothing too
+        column.append((value, 0.5 * 10.0 ** -digits.places(cell) * scale) if value is not None and shown else None)
     return column
 
 
@@ -90,7 +100,7 @@ def _told(rows: list[Row], columns: dict[str, list[Figure | None]]) -> Iterator[
 
 def _span(column: list[Figure | None]) -> Figure:
     """What the other rows have, and somewhat beyond."""
-    values = [one[0] for one in column if one is not None]
+    values = [one[0] for one in column if one is not None and one[0]]
     return min(values, default=0.0) / WIDE, max(values, default=math.inf) * WIDE
 
 
@@ -98,6 +108,8 @@ def _span(column: list[Figure | None]) -> Figure:
 def _sums(columns: dict[str, list[Figure | None]]) -> Iterator[tuple[str, tuple[str, ...], int]]:
     names = list(columns)
     for place, whole in enumerate(names):
+        if WHOLE in columns and whole != WHOLE:
+            continue
         best: tuple[int, tuple[str, ...]] = (0, ())
         left = list(itertools.takewhile(_is_part, reversed(names[:place])))
         right = list(itertools.takewhile(_is_part, names[place + 1 :]))
@@ -136,6 +148,8 @@ def _finding(row: Row, whole: str, parts: dict[str, Figure], values: list[float]
     wanted = {whole: added, **{part: total - added + value for part, value in zip(parts, rest)}}
     slips: dict[str, str] = {}
     for (heading, meant), value in zip(wanted.items(), values):
+        if not value or heading == WHOLE:
+            continue
         cell = row.record.printed[heading]
         shown = digits.plain(cell)
         scale = value / float(shown)
@@ -145,10 +159,15 @@ def _finding(row: Row, whole: str, parts: dict[str, Figure], values: list[float]
             slips[heading] = digits.as_there(cell, None, typed.text) or typed.text
     pasted = [part for part in parts if _of_the_row_above(row, part, wanted[part], open_)] if not slips else []
     at = next(iter(slips)) if len(slips) == 1 else pasted[0] if len(pasted) == 1 else whole
+    if at == WHOLE:
+        at = max(parts, key=lambda part: abs(wanted[part] / dict(zip(parts, rest))[part] - 1) if wanted[part] > 0 else 0.0)
+        message = f"{' + '.join(parts)} are {added:.6g} %, and {WHOLE} in {kept} other rows"
+        return row.find("aggregate", "error", message, column=at, printed=row.record.printed[at].strip())
     cell = row.record.printed[at].strip()
     shown = digits.plain(cell)
     proposed = slips.get(at) or f"{wanted[at] * float(shown) / (digits.alone(cell) or 1.0):.{digits.places(cell)}f}"
-    message = f"{whole} {row.record.printed[whole].strip()}, but {' + '.join(parts)} are {added:.6g}, as in {kept} other rows"
+    said = row.record.printed[whole].strip() if whole != WHOLE else ""
+    message = f"{f'{whole} {said}'.strip()}, but {' + '.join(parts)} are {added:.6g}, as in {kept} other rows"
     message += f"; {at} {cell} is that of {row.mates[row.place - 1].where}" if at in pasted else ""
     message += BY_NAME if is_total(whole) else ""
     return row.find("aggregate", "error", f"{at} {cell} -> {proposed}: {message}", column=at, printed=cell, proposed=proposed)

@@ -48,7 +48,7 @@ def check(sheet: Sheet) -> list[Finding]:
     found: list[Finding] = []
     for (_, table), mates in sheet.tables.items():
         if table is not None and len(mates) >= FEWEST:
-            found += _rows([*mates[:MOST_ROWS], *_last(mates)])
+            found += _rows([*mates[:MOST_ROWS], *last_row(mates)])
     return found
 
 
@@ -65,6 +65,15 @@ def _kind(row: Row) -> tuple[bool, bool]:
 
 def is_aggregate(row: Row) -> bool:
     return any(_kind(row))
+
+
+def is_added(heading: str) -> bool:
+    """Whether a column is of what is added up: hours, money, tokens."""
+    return _ADDED.search(f"{normal(in_english(clean(heading), surely=True))} {heading}") is not None
+
+
+def is_total_row(row: Row) -> bool:
+    return _kind(row)[0]
 
 
 @functools.lru_cache(maxsize=16384)
@@ -86,7 +95,7 @@ def _rows(mates: list[Row]) -> Iterator[Finding]:
         members = members if mean else []
 
 
-def _last(mates: list[Row]) -> Iterator[Row]:
+def last_row(mates: list[Row]) -> Iterator[Row]:
     """A total below the rows that says nothing else, which makes it no run."""
     last = mates[-1]
     lines, number = last.sheet.text(last).lines, last.record.source_line or 0
