@@ -151,9 +151,9 @@ def _step(rows: list[Row], last: Row, columns: dict[str, Column]) -> Iterator[Fi
     column, cell = columns[heading], last.cells[heading]
     told: dict[Row, digits.Slip] = {}
     for row in (*rows, last):
-        value = float(digits.plain(row.cells[heading])) + (off if row is not last else -off)
-        typed = digits.slips(digits.plain(row.cells[heading]), (value - open_, value + open_)) if value > open_ else []
-        if value > 0 and typed and typed[0].how in CLEAR:
+        needed = float(digits.plain(row.cells[heading])) + (off if row is not last else -off)
+        typed = digits.slips(digits.plain(row.cells[heading]), (needed - open_, needed + open_)) if needed > open_ else []
+        if typed and typed[0].how in CLEAR:
             told[row] = typed[0]
     if len(told) != 1 and abs(off) < OFF * float(digits.plain(cell)):
         return

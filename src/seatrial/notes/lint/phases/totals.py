@@ -68,8 +68,9 @@ def is_aggregate(row: Row) -> bool:
 
 
 def is_added(heading: str) -> bool:
-    """Whether a column is of what is added up: hours, money, tokens."""
-    return _ADDED.search(f"{normal(in_english(clean(heading), surely=True))} {heading}") is not None
+    """Whether a column is of what is added up: hours, money, tokens, memory."""
+    words = f"{normal(in_english(clean(heading), surely=True))} {heading}"
+    return _ADDED.search(words) is not None or _BYTES.search(words) is not None
 
 
 def is_total_row(row: Row) -> bool:
