@@ -1,10 +1,9 @@
-"""Sentences that contradict themselves: a size beside a shape, a batch beside its tokens, devices beside a layout, a sum.
+"""Sentences that contradict themselves: a size beside a shape, a batch beside its tokens, a product, a sum.
 
     check(sheet)          findings, each of one line of text
 
     ## 13B (80 layers, hidden 5120, 40 heads)           that are 26B
     GBS 256 sequences (1.05M tokens) of 8192            that are 2.1M
-    64 GPUs, DP 16 x TP 8                               that are 128
     512 x 8192 = 2.1M tokens                            that are 4.2M
 """
 from __future__ import annotations
@@ -46,10 +45,8 @@ def _line(file: str, number: int, line: str) -> Iterator[Finding]:
     if "tok" in line.casefold():
         yield from _batch(file, number, in_english(line))
         yield from _packed(file, number, in_english(line))
-    devices, shape = "DP" in line or "nodes" in line, _LABEL.search(line) or _LISTED.search(line)
-    for sentence in _SENTENCES.split(in_english(line)) if devices or shape else ():
-        yield from _devices(file, number, sentence) if devices else ()
-        yield from _shape(file, number, sentence) if shape else ()
+    for sentence in _SENTENCES.split(in_english(line)) if _LABEL.search(line) or _LISTED.search(line) else ():
+        yield from _shape(file, number, sentence)
 
 
 def _finding(file: str, number: int, code: str, printed: str, proposed: str | None, message: str) -> Finding:
@@ -77,23 +74,35 @@ def _equations(file: str, number: int, line: str) -> Iterator[Finding]:
         if None in factors or any(one is not None and not float(decimal(one[1])) for one in factors):
             continue
         low = high = 1.0
+        exact = not any(one and (one[2] or "." in one[1]) for one in factors) and match[2] == "="
         for one in factors:
             assert one is not None
             value, scales = float(decimal(one[1])), _SCALES.get(one[2] or "", (1.0, 1.0))
             half = 0.5 * 10.0 ** -digits.places(one[1]) if "." in one[1] or one[2] else 0.0
             low, high = low * (value - half) * min(scales), high * (value + half) * max(scales)
-        yield from _unequal(file, number, match[1], match[3], match[4] or "", low, high)
+        yield from _unequal(file, number, match[1], match[3], match[4] or "", low, high, exact=exact)
     for match in _SUM.finditer(line) if "+" in line else ():
         parts = [float(decimal(part)) for part in re.split(r"\s?\+\s?", match[1])]
         half = 0.5 * sum(10.0 ** -digits.places(part) for part in re.split(r"\s?\+\s?", match[1]) if "." in part)
         yield from _unequal(file, number, match[1], match[2], "", math.fsum(parts) - half, math.fsum(parts) + half)
 
 
-def _unequal(file: str, number: int, sides: str, shown: str, letter: str, low: float, high: float) -> Iterator[Finding]:
+def _unequal(file: str, number: int, sides: str, shown: str, letter: str, low: float, high: float, *,
+             exact: bool = False) -> Iterator[Finding]:  # fmt: skip
+    """`exact`: all factors are whole, so that only the digits of the result leave anything open."""
     value, scales = float(decimal(shown)), _SCALES.get(letter, (1.0, 1.0))
-    half = 0.5 * 10.0 ** -digits.places(shown)
-    least, most = (value - half) * min(scales) * (1 - OFF), (value + half) * max(scales) * (1 + OFF)
-    if not value or low <= 0 or most >= low and least <= high:
+    half, off = 0.5 * 10.0 ** -digits.places(shown), 0.005 if exact and len(shown.strip("0")) > 3 and letter else OFF
+    ends = [((value - half) * one * (1 - off), (value + half) * one * (1 + off)) for one in scales]
+    ends = ends if off < OFF else [(min(ends)[0], max(ends)[1])]
+    if not value or low <= 0 or any(most >= low and least <= high for least, most in ends):
+        return
+    typed = [(factor, slip.text) for factor in re.findall(NUMBER.pattern, sides) if exact and off < OFF
+             for slip in digits.slips(factor, (value * scales[0] / low * float(decimal(factor)) * 0.99,
+                                               value * scales[0] / low * float(decimal(factor)) * 1.01))
+             if slip.how in ("the point moved", "two digits exchanged")]  # fmt: skip
+    if len(typed) == 1:
+        message = f"{typed[0][0]} -> {typed[0][1]}: with it {sides} are the {shown}{letter} that the sentence says"
+        yield _finding(file, number, "aggregate", *typed[0], message)
         return
     meant = math.sqrt(low * high) / scales[0]
     text = f"{meant:,.{digits.places(shown)}f}" if "," in shown else f"{meant:.{digits.places(shown)}f}"
@@ -148,39 +157,6 @@ def _batch(file: str, number: int, line: str) -> Iterator[Finding]:
         message = f"{match[1]} sequences of {seq} are {text}{match[3] or ''} tokens and not {match[2]}{match[3] or ''}"
         message += f": {near} sequences would be" if near else ""
         yield _finding(file, number, "header-vs-row", match[1] if near else match[2], str(near) if near else text, message)
-
-
-# ---- `64 GPUs, DP 16 x TP 4`
-
-_AXES = re.compile(r"\b(DP|TP|PP|CP|MP)(?:_?size)?\s?[=:]?\s?(\d{1,5})(?![\w.]|,\d| ?(?:to|-|–|/|and|or|,) ?\d)")
-_DEVICES = r"(?:[\w-]+ )?(?:GPUs?|[AHBV]\d00s?|MI\d+X|GCDs|cards|chips|processes|ranks)\b"
-_JOB = re.compile(rf"(?<![\w.,/-])(\d{{1,6}}) ?(?:x |× )?{_DEVICES}(?! ?(?:per|a|/|each) ?(?:node|host|box))"
-                  r"(?! (?:with )?\d+ ?GB per)")  # fmt: skip
-_NODES = re.compile(rf"(?<![\w.,/-])(\d{{1,5}}) nodes?\b(?:(?: of|,| with| x| ×)? (\d{{1,2}}) ?[x×]? ?{_DEVICES})?"
-                    rf" ?(?:\(|= ?|, i\.e\. )(\d{{1,6}}) ?(?:x |× )?{_DEVICES}")  # fmt: skip
-
-
-def _devices(file: str, number: int, line: str) -> Iterator[Finding]:
-    axes: dict[str, set[int]] = {}
-    for name, size in _AXES.findall(line):
-        axes.setdefault(name, set()).add(int(size))
-    jobs = {int(match[1]) for match in _JOB.finditer(line) if "node" not in line[max(0, match.start() - 12) : match.start()]}
-    if "DP" in axes and len(axes) > 1 and len(jobs) == 1 and all(len(sizes) == 1 for sizes in axes.values()):
-        sizes, devices = {name: next(iter(its)) for name, its in axes.items()}, next(iter(jobs))
-        product = math.prod(sizes.values())
-        if devices > 1 and product and product != devices and (devices % product or {"TP", "PP"} <= axes.keys()):
-            said = " x ".join(f"{name} {size}" for name, size in sizes.items())
-            fitting = {name: devices * size // product for name, size in sizes.items() if devices * size % product == 0}
-            only = [name for name, size in fitting.items() if size and round_number(size)]
-            meant = f"{only[0]} {fitting[only[0]]}" if len(only) == 1 else None
-            printed = f"{only[0]} {sizes[only[0]]}" if len(only) == 1 else str(devices)
-            options = "; ".join([f"{devices} -> {product}", *(f"{name} {sizes[name]} -> {fitting[name]}" for name in only)])
-            yield _finding(file, number, "world-size", printed, meant, f"{said} are {product} and not {devices}: {options}")
-    for match in _NODES.finditer(line):
-        nodes, each, devices = int(match[1]), int(match[2] or 0), int(match[3])
-        if nodes and (devices % nodes if not each else devices != nodes * each) and devices >= nodes:
-            message = f"{nodes} nodes{f' of {each}' if each else ''} are no {devices} devices"
-            yield _finding(file, number, "world-size", match[3], str(nodes * each) if each else None, message)
 
 
 # ---- `13B (40 layers, hidden 5120)`

@@ -162,8 +162,14 @@ class Figure:
         return text if re.search(r"\d,\d{3}", bare) else text.replace(",", "")
 
 
+_ONE = re.compile(r"\b(?:an?|one|une?|uno|eine?|einer)(?= (?:(?:tr|b|m)ill?ion|Mill?i))", re.IGNORECASE)
+"""`a trillion`"""
+
+
 def plain(sentence: str) -> str:
     """Without accents and with one kind of space; as long as no letter is made of two."""
+    if "illion" in sentence or "illiard" in sentence:
+        sentence = _ONE.sub(lambda match: "1".ljust(len(match[0])), sentence)
     if sentence.isascii():
         return sentence
     return unicodedata.normalize("NFC", plain_letters(sentence)).replace("\u2212", "-").replace("\u00a0", " ")

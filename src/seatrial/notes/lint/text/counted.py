@@ -1,0 +1,207 @@
+"""Devices that sentences count: of nodes and of layouts, against each other and against the rows around.
+
+    check(sheet)          findings, each of one figure of a sentence
+
+    16 nodes (64 GCDs)                          of 8 a node, as all rows have it: 128
+    384 GPUs = 96 nodes x 8                     768
+    TP 4 x PP 2 x DP 48 = 768 GPUs              384
+    With DP 24 (384 GPUs) the batch divides.    though the row of 384 GPUs has DP 48
+    1536 sequences, that is 6.29M tokens.       of 2048 tokens as in all rows: 3.15M
+"""
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from seatrial.notes.lint import digits
+from seatrial.notes.lint.findings import Finding, Level
+from seatrial.notes.lint.row import Row
+from seatrial.notes.lint.sheet import Sheet
+from seatrial.notes.lint.text.claims import scope_of
+from seatrial.notes.lint.text.figures import Figure, figures
+from seatrial.notes.lint.text.sentences import Sentence
+from seatrial.notes.lint.usual import round_number
+from seatrial.notes.read.sentences import read_sentence
+
+MOST_LINES, MOST_OF_A_NODE = 4000, 16
+_AXES = re.compile(r"(?<![A-Za-z0-9_])(DP|TP|PP|CP|MP)(?:_?size)?\s?[=:]?\s?(\d{1,5})(?!\w|[.,]\d|"
+                   r" ?(?:to|-|–|/|and|or|,) ?\d)")  # fmt: skip
+_NODE = (r"(?:nodes?|hosts?|box(?:es)?|servers?|knoten|n(?:oe)?uds?|nodos?|nodi|nos|knooppunt(?:en)?|wezl\w*|узл\w*|ノード|"
+         r"节点|노드)")  # fmt: skip
+_A_NODE = re.compile(rf"(?<![\w.,])(\d{{1,2}}) ?(?:[x×] ?)?(?:[\w-]+ ){{0,3}}?(?:per|a|/|in a|in each|je|pro|par|por|na|"
+                     rf"на) ?{_NODE}\b|"
+                     rf"\b{_NODE} ?(?:of|with|mit|de|con|à|a|x|×|·|\*) ?(\d{{1,2}})(?!\d|[.,]\d| ?(?:cores?|GB|TB|NICs?))|"
+                     r"每节点 ?(\d{1,2})|1 ?ノード ?(?:あたり|当たり) ?(\d{1,2})", re.IGNORECASE)  # fmt: skip
+_BESIDE = re.compile(r"[\s(,=:≈]*(?:(?:are|is|sind|macht|das sind|i\.e\.|that is|also|soit|c'est-a-dire|es decir|son|cioe|"
+                     r"sono|ou|"
+                     r"or|oder|sao|dus|czyli|то есть|=)[\s,]*)*[\s(]*", re.IGNORECASE)  # fmt: skip
+"""Between two counts of the same: `16 nodes (64 GPUs)`."""
+_OTHERS = re.compile(r"\b(?:instead|would|could|should|if|more than|up to|at least|at most|of the|out of|left|idle|spare|"
+                     r"broken|"
+                     r"missing|only|except|of which|davon|dont|planned|reserv\w+|cluster|has|have|partition|limit|budget|"
+                     r"from|to|"
+                     r"until|or|wenn|si|oder)\b", re.IGNORECASE)  # fmt: skip
+_OF_THEM = re.compile(r"\b(?:of|von|de|des|di|der|из) (?:the|our|all|den|unseren|les|los|las|nos|i|le)? ?$", re.IGNORECASE)
+"""`60 of the 64 nodes`."""
+
+
+@dataclass(frozen=True)
+class _Around:
+    """What the rows around a sentence have in common."""
+
+    rows: list[Row]
+    each: int | None
+    """Devices of a node."""
+    seq: int | None
+
+
+def check(sheet: Sheet) -> list[Finding]:
+    found: list[Finding] = []
+    for file, text in sheet.prose.items():
+        tables = [rows for (its, table), rows in sheet.tables.items() if its == file and table is not None]
+        for sentence in text.sentences if len(text.lines) <= MOST_LINES else ():
+            its = [one for one in figures(sentence.text) if one.kind in _COUNTED]
+            if its:
+                around = _around(tables, text.lines, sentence.line)
+                found += _judged(file, sentence, its, around, text.lines)
+    return found
+
+
+_COUNTED = frozenset(("devices", "nodes", "samples", "tokens", "tokens of a step"))
+
+
+def _around(tables: list[list[Row]], lines: tuple[str, ...], number: int) -> _Around:
+    scope = scope_of(tables, lines, number)
+    rows = list(scope.last) if scope.near else []
+    shown = {row.record.gpus / row.record.nodes for row in rows if row.shows("nodes") and row.shows("gpus")
+             and row.record.nodes and row.record.gpus}  # fmt: skip
+    told = {row.procs for row in rows if row.procs != 1} - {None}
+    each = shown if len(shown) == 1 and len(rows) > 2 else told if len(told) == 1 and not shown else set()
+    seqs = {row.seq for row in rows}
+    value = next(iter(each), None)
+    return _Around(rows, int(value) if value and value == int(value) else None, next(iter(seqs)) if len(seqs) == 1 else None)
+
+
+def _judged(file: str, sentence: Sentence, its: list[Figure], around: _Around, lines: tuple[str, ...]) -> Iterator[Finding]:
+    text = sentence.text
+
+    def finding(one: Figure, right: str | None, why: str, level: Level, printed: str = "") -> Finding:
+        message = f"{printed or one.text}{f' -> {right}' if right else ''}: {why}"
+        return Finding(file=file, line=sentence.line_at(one.start), code="world-size", level=level, message=message,
+                       printed=printed or one.text, proposed=right)  # fmt: skip
+
+    its = [one for one in its if not _OF_THEM.search(text[: one.start])]
+    nodes, devices = ([one for one in its if one.kind == kind and not one.bound] for kind in ("nodes", "devices"))
+    axes: dict[str, set[int]] = {}
+    for name, size in _AXES.findall(text):
+        axes.setdefault(name, set()).add(int(size))
+    sizes = {name: next(iter(its)) for name, its in axes.items() if len(its) == 1}
+    of_a_node = list(_A_NODE.finditer(text))
+    each = {int(next(filter(None, match.groups()))) for match in of_a_node}
+    devices = [one for one in devices if not any(match.start() < one.end and one.start < match.end() for match in of_a_node)]
+    a_node = next(iter(each)) if len(each) == 1 else None if each else around.each
+    if len(nodes) == len(devices) == 1:
+        yield from _of_nodes(nodes[0], devices[0], a_node, bool(each), around, text, lines, finding)
+    worlds = {int(one.value) for one in devices if one.value > 1}
+    many = next(iter(worlds)) if len(worlds) == 1 else 0
+    from_nodes = not devices and len(nodes) == 1 and a_node is not None
+    if from_nodes:
+        many = int(nodes[0].value) * (a_node or 0)
+    if many and "DP" in sizes and len(sizes) > 1 and len(sizes) == len(axes) and 0 not in sizes.values():
+        one = (devices or nodes)[0]
+        if not re.search(r"= ?$", text[: one.start]):  # else it is an equation: see `claimed`
+            yield from _laid_out(sizes, many, one, around, a_node if from_nodes else None, finding)
+    elif many and {*sizes} == {"DP"} and not _OTHERS.search(text):
+        rows = [row for row in around.rows if row.world == many and row.shows("dp") and row.record.dp]
+        meant = {row.record.dp for row in rows}
+        if rows and len(meant) == 1 and sizes["DP"] not in meant and sizes["DP"] * 24 > many // 64:
+            (right,) = meant
+            why = f"DP {sizes['DP']} -> {right}: so many replicas has the row of {many}"
+            yield Finding(file=file, line=sentence.line, code="header-vs-row", level="warning", message=why,
+                          printed=str(sizes["DP"]), proposed=str(right))  # fmt: skip
+    yield from _of_tokens(its, around, text, finding)
+
+
+def _of_nodes(nodes: Figure, devices: Figure, each: int | None, said: bool, around: _Around, text: str,
+              lines: tuple[str, ...], finding: Callable[..., Finding]) -> Iterator[Finding]:  # fmt: skip
+    """Devices beside the nodes that they are in."""
+    first, last = sorted((nodes, devices), key=lambda one: one.start)
+    if not said and not _BESIDE.fullmatch(text[first.end : last.start]) or nodes.about or devices.about:
+        return
+    many, count = int(nodes.value), int(devices.value)
+    if not many or count < many or count <= MOST_OF_A_NODE and not said:
+        return
+    if each is None or not each:
+        if count % many and first is nodes and not _OTHERS.search(text[first.end : last.start]):
+            yield finding(devices, None, f"{many} nodes are no {count} devices", "error")
+        return
+    apart = said and not _BESIDE.fullmatch(text[first.end : last.start]) and "=" not in text
+    if count in (many * each, each) or apart:
+        return
+    other = count / many
+    if other == int(other) and not said and _is_told(int(other), lines):
+        return  # of another kind of node
+    fits = [row for row in around.rows if row.world == count], [row for row in around.rows if row.record.nodes == many]
+    level: Level = "error" if said or fits[0] or fits[1] else "warning"
+    if fits[0] and (not fits[1] or first is devices) and count % each == 0:
+        yield finding(nodes, str(count // each), f"{count} devices are in {count // each} nodes of {each}", level)
+    else:
+        yield finding(devices, devices.like(many * each), f"{many} nodes of {each} are {many * each}", level)
+
+
+def _is_told(each: int, lines: tuple[str, ...]) -> bool:
+    return any(str(each) in line and each in {int(next(filter(None, match.groups()))) for match in _A_NODE.finditer(line)}
+               for line in lines)  # fmt: skip
+
+
+def _laid_out(sizes: dict[str, int], devices: int, one: Figure, around: _Around, each: int | None,
+              finding: Callable[..., Finding]) -> Iterator[Finding]:  # fmt: skip
+    """A layout beside the devices that it is for; `each`: of the nodes that are counted in their place."""
+    product = math.prod(sizes.values())
+    if product == devices or not devices % product and not {"TP", "PP"} <= sizes.keys():
+        return
+    said = " x ".join(f"{name} {size}" for name, size in sizes.items())
+    fitting = {name: devices * size // product for name, size in sizes.items() if devices * size % product == 0}
+    only = [name for name, size in fitting.items() if size and round_number(size)]
+    # What the rows of so many devices have.
+    rows = [row for row in around.rows if row.world == devices]
+    theirs = [name for name, size in fitting.items() if any(row.whole(name.lower()) == size for row in rows if name != "CP")]
+    only = theirs if len(theirs) == 1 else only
+    options = "; ".join([f"{devices} -> {product}", *(f"{name} {sizes[name]} -> {fitting[name]}" for name in only)])
+    if each:
+        why = f"{said} are {product}, and {one.text} nodes of {each} are {devices}"
+        rows = [row for row in around.rows if row.record.nodes == one.value and row.record.dp == fitting.get("DP")]
+        if rows:
+            yield finding(one, str(fitting["DP"]), why, "error", str(sizes["DP"]))
+        else:
+            yield finding(one, str(product // each) if product % each == 0 else None, why, "error")
+        return
+    meant = f"{only[0]} {fitting[only[0]]}" if len(only) == 1 else None
+    printed = f"{only[0]} {sizes[only[0]]}" if len(only) == 1 else str(devices)
+    yield finding(one, meant, f"{said} are {product} and not {devices}: {options}", "error", printed)
+
+
+def _of_tokens(its: list[Figure], around: _Around, text: str, finding: Callable[..., Finding]) -> Iterator[Finding]:
+    """A batch in sequences beside the same in tokens, where all rows have one length."""
+    samples = [one for one in its if one.kind == "samples"]
+    tokens = [one for one in its if one.kind in ("tokens", "tokens of a step")]
+    if len(samples) != 1 or len(tokens) != 1 or not around.seq or read_sentence(text).get("seq"):
+        return
+    batch, told = samples[0], tokens[0]
+    if batch.start > told.start or not _BESIDE.fullmatch(_EACH.sub("", text[batch.end : told.start])) or told.about:
+        return
+    meant = batch.value * around.seq
+    if any(abs(value / times / meant - 1) < 0.06 for value in told.values for times in (1.0, 1e6 / 2**20)):
+        return
+    slips = digits.slips(batch.text, (told.value / around.seq * 0.97, told.value / around.seq * 1.03))
+    if any(round_number(int(slip.value)) for slip in slips):
+        slip = next(slip for slip in slips if round_number(int(slip.value)))
+        why = f"of {around.seq} tokens each they are the {told.text} that follow ({slip.how})"
+        yield finding(batch, slip.text, why, "error")
+    elif 1 / 12 < told.value / meant < 12:
+        yield finding(told, told.like(meant), f"{batch.text} of {around.seq} tokens each, as the rows have it", "error")
+
+
+_EACH = re.compile(r" ?(?:a|per|each|every|pro|je|par|por) (?:step|iteration|update|batch|schritt|pas|paso)", re.IGNORECASE)
