@@ -114,3 +114,9 @@ def test_a_column_that_gaps_part_and_that_has_no_heading(tmp_path: Path):
     first, second, third = read(tmp_path, GAPS)
     assert (first.state, first.zero_stage, second.zero_stage) == ("failed", 1, 2)
     assert [(one.sec_per_it, one.tokens_per_s_per_process) for one in (second, third)] == [(81.5, 402), (50.0, 655)]
+
+
+@pytest.mark.parametrize(("cells", "seq", "time"), [(("4K", "8K"), 4096, None), (("4.1", "8.2"), None, 4.1)])
+def test_a_letter_over_lengths_is_the_sequence(tmp_path: Path, cells: tuple[str, str], seq: Any, time: Any):
+    first, _ = read(tmp_path, table("s | TP | tok/s", *(f"{cell} | 1 | 531953" for cell in cells)))
+    assert (first.seq, first.sec_per_it) == (seq, time)

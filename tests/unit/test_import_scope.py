@@ -133,3 +133,17 @@ def test_a_shape_that_is_not_of_the_size_in_the_heading_below_is_another_models(
     shape = "--num-layers 48 --hidden-size 6144 --num-attention-heads 64"
     first, second = notes(f"# Runs\n\n```\n{shape}\n```\n\n{TABLE}\n## {title}\n\n{TABLE}").records
     assert (first.layers, second.layers, second.heads) == (48, layers, layers and 64)
+
+
+@pytest.mark.parametrize("days", [("Mon 4 March", "Mon 11 March"), ("2025-03-04", "2025-03-11:"),
+                                  ("March 4, 2025", "March 11, 2025"), ("4. März 2025", "11. März 2025")])  # fmt: skip
+def test_the_dates_of_a_diary_are_sections(notes, days):
+    text = "diary\n\n{}\n  sequence length = 2048\n\n{}\n\n{}\n  sequence length = 4096\n\n{}\n"
+    table = "  nodes  TP  s/it\n      4   2  1.25\n      8   2  0.65"
+    first, *_, last = notes(text.format(days[0], table, days[1], table)).records
+    assert (first.seq, last.seq) == (2048, 4096) and (first.section, last.section) == tuple(day.rstrip(":") for day in days)
+
+
+def test_a_date_without_a_table_of_its_own_is_text(notes):
+    text = "sequence length = 2048\n\n4 March\n\n| nodes | TP | s/it |\n|--|--|--|\n| 4 | 2 | 1.25 |\n"
+    assert [(one.seq, one.section) for one in notes(text).records] == [(2048, "")]

@@ -53,11 +53,9 @@ Said = dict[str, tuple[str, str]]
 
 def units_of(line: str) -> Said:
     """What one line says; a kind with two units is left out."""
-    if len(line) > LONGEST or not (text := clean(line)):
+    if len(line) > LONGEST or line.isascii() and not _CUE.search(line):
         return {}
-    text = in_english(text)
-    if text.isascii() and not _CUE.search(text):
-        return {}
+    text = in_english(clean(line))
     found: Said = {}
     twice: set[str] = set()
     last = 0

@@ -1,5 +1,5 @@
-"""Sections without a heading: paragraphs that begin with words in bold, and numbered captions, each with a table of its own
-before the next.
+"""Sections without a heading: paragraphs that begin with words in bold, numbered captions, and the dates of a diary, each with
+a table of its own before the next.
 
     **Week 17** Booster, 13B, sequences of 2048:        ###### Week 17
     | nodes | s/it |                                    Booster, 13B, sequences of 2048:
@@ -18,6 +18,11 @@ from collections.abc import Iterable, Iterator
 Line = tuple[int, str]
 _LEAD = re.compile(r"\s{0,3}(?:\*\*(?P<bold>[^*|]{2,80}?)[.:]?\*\*[.:]?(?P<rest>\s(?!(?:commented|replied|wrote|opened)\b).*)?|"
                    r"(?P<number>\d{1,2}[.)] \S[^|]{3,80}))")  # fmt: skip
+_MONTH = r"(?:jan|feb|m[aä]r|apr|may|mai|jun|jul|aug|sep|oct|okt|nov|dec|dez)[a-z]{0,6}\.?"
+_DAY = re.compile(rf"\s{{0,3}}(?P<date>(?:(?:mon|tue|wed|thu|fri|sat|sun)[a-z]{{0,6}}\.?,? )?"
+                  rf"(?:\d{{1,2}}(?:st|nd|rd|th|\.)? {_MONTH}|{_MONTH} \d{{1,2}}(?:st|nd|rd|th)?|"
+                  rf"\d{{4}}-\d{{2}}-\d{{2}})(?:,? \d{{4}})?)\s*:?\s*", re.IGNORECASE)
+"""A line that is a date and nothing else."""
 _HEADING = re.compile(r"\s{0,3}#{1,6}\s")
 FEWEST = 2
 """Leads of one section that have a table, before they are taken for sections."""
@@ -39,7 +44,7 @@ def _led(lines: list[Line]) -> Iterator[Line]:
     leads, first = {}, False
     before = ""
     for at, (_, line) in enumerate(lines):
-        if not before.strip() and line.lstrip()[:1] in "*0123456789" and (match := _LEAD.fullmatch(line)):
+        if not before.strip() and line and (match := _lead(line)):
             leads[at] = match
         before = line
     ends = [*leads, len(lines)][1:]
@@ -50,6 +55,16 @@ def _led(lines: list[Line]) -> Iterator[Line]:
         if match is None or not first:
             yield number, line
             continue
-        yield number, f"###### {match['bold'] or match['number']}"
-        if (match["rest"] or "").strip():
-            yield number, match["rest"].strip()
+        said = match.groupdict()
+        yield number, f"###### {said.get('bold') or said.get('number') or said['date']}"
+        if (said.get("rest") or "").strip():
+            yield number, said["rest"].strip()
+
+
+def _lead(line: str) -> re.Match[str] | None:
+    if line.lstrip()[:1] in "*0123456789" and (match := _LEAD.fullmatch(line)):
+        return match
+    return _DAY.fullmatch(line) if len(line) < LONGEST_DATE and not line.isspace() else None
+
+
+LONGEST_DATE = 40

@@ -118,13 +118,20 @@ _TO_REACH = re.compile(r"\b(?:target|goal|expected|theor\w+|ideal|linear|paper|r
 
 def _by_cells(titles: list[str], rows: list[list[str]]) -> list[str]:
     """With the unit that all cells of a column have, where its heading says too little: `Durchsatz` of `32,4 Token/s`. A step
-    that is no whole number is a time."""
+    that is no whole number is a time, and `s` of 4K and 8K a length."""
     fields = [read_heading(title).field for title in titles]
     made = list(titles)
     for at, (title, field) in enumerate(zip(titles, fields)):
-        if field not in ("", "throughput", "iteration", "tokens_per_s") or not clean(title) or _TO_REACH.search(title):
+        short = clean(title) in _LENGTHS and "seq" not in fields
+        usual = field in ("", "throughput", "iteration", "tokens_per_s") and clean(title) and not _TO_REACH.search(title)
+        if not short and not usual:
             continue
         cells = [clean(cells[at]) for cells in rows if at < len(cells) and not is_blank(clean(cells[at]))]
+        if short and cells and all("seq" in composed(cell) for cell in cells[:MOST_ASKED]):
+            made[at] = TITLES["seq"]
+            continue
+        if not usual:
+            continue
         units = {match[1] if (match := _IN_CELLS.fullmatch(cell)) else "" for cell in cells[:MOST_ASKED]}
         unit = units.pop() if len(units) == 1 and len(cells) > 1 and field != "iteration" else ""
         if field == "iteration" and cells and all(map(_FRACTION.fullmatch, cells[:MOST_ASKED])):
@@ -139,6 +146,7 @@ def _by_cells(titles: list[str], rows: list[list[str]]) -> list[str]:
 
 MOST_ASKED = 50
 """Cells of a column that are asked for their unit."""
+_LENGTHS = frozenset({"s", "T", "n", "len", "length", "window"})
 _FRACTION = re.compile(r"\d{1,4}[.,]\d{1,2}")
 _PLAIN = {"sek.": "s", "秒": "s", "초": "s"}
 _GROUPS = {"Model": re.compile(r"(?:\S+ ){0,3}?(\S*?\d+(?:\.\d+)?\s?[MBT])\b.{0,40}"),
@@ -318,6 +326,8 @@ def is_turned(titles: list[str], rows: list[list[str]]) -> bool:
     from seatrial.notes.read.rows import is_table_of_runs
 
     if len(titles) < 2 or any(len(cells) != len(titles) for cells in rows):
+        return False
+    if not any(read_heading(cells[0]).field and not NUMBER.match(clean(cells[0])) for cells in rows):
         return False
     titles, rows = _of_runs(titles, rows)
     settings = _settings_of(titles[1:])
