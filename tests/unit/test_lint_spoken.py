@@ -164,3 +164,42 @@ def test_what_two_rows_differ_by(tmp_path: Path, note: str, said: str, right: st
     assert _found(tmp_path, f"{note}{said.format(right)}\n") == []
     (found,) = _found(tmp_path, f"{note}{said.format(wrong)}\n")
     assert (found.line, found.proposed) == (note.count("\n") + 1, right)
+
+
+@pytest.mark.parametrize("line", [
+    "On 192 nodes the first ten steps take 4.1 s.", "On 96 nodes with the old driver a step took 6.3 s.",
+    "For comparison: our A100-40GB cluster did 131 TFLOP/s at 256 GPUs.", "p99 on 192 nodes is 3.9 s per step.",
+    "With GBS 3072 we see 146 TFLOP/s on 768 GPUs, but the loss suffers.", "A 70B model on 192 nodes runs at 9.8 s per step.",
+    "Steps vary between 2.7 s and 3.4 s on 192 nodes.", "At TP 8 the 64-node run drops to 128 TFLOP/s.",
+    "At 768 GPUs communication takes 0.61 s of each step.", "The best we have ever seen on 16 nodes is 155 TFLOP/s, in March.",
+    "With the patch 64 nodes get 151 TFLOP/s.", "One of 192 nodes was slow: 3.4 s per step until we removed it.",
+])  # fmt: skip
+def test_runs_that_are_in_no_row(tmp_path: Path, line: str) -> None:
+    assert _found(tmp_path, f"{SCALING}{line}\n") == []
+
+
+BUDGET = """# Plan
+
+Llama-8B, sequence 4096, H100 at $2.20 per GPU hour.
+
+| nodes | GPUs | s/step | tokens/s | TFLOPs | MFU |
+| ---: | ---: | ---: | ---: | ---: | ---: |
+| 8 | 64 | 7.02 | 597,400 | 471 | 47.6 % |
+| 16 | 128 | 3.61 | 1,161,900 | 458 | 46.3 % |
+| 32 | 256 | 1.88 | 2,231,100 | 440 | 44.5 % |
+
+"""
+
+
+@pytest.mark.parametrize(("said", "right", "wrong"), [
+    ("Bei 2.231.100 Token/s dauern 300 Mrd. Token {} Tage.", "1,56", "15,6"),
+    ("At 2.23M tokens/s a trillion tokens take {} days.", "5.2", "52"),
+    ("À 1 161 900 tokens/s, 300 milliards de tokens prennent {} heures.", "72", "27"),
+    ("A 1.161.900 tokens/s, 300 mil millones de tokens tardan {} horas.", "72", "27"),
+    ("При 1 161 900 токенов/с 300 млрд токенов займут {} часа.", "72", "27"),
+    ("256 GPUs × 37.4 h = {} GPU hours.", "9,574", "5,974"),
+])  # fmt: skip
+def test_how_long_tokens_take_in_any_tongue(tmp_path: Path, said: str, right: str, wrong: str) -> None:
+    assert _found(tmp_path, f"{BUDGET}{said.format(right)}\n") == []
+    found = _found(tmp_path, f"{BUDGET}{said.format(wrong)}\n")
+    assert {one.line for one in found} == {11} and found[0].printed == wrong

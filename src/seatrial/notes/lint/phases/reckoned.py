@@ -25,6 +25,9 @@ from seatrial.notes.lint.phases.quantities import AMOUNTS, DEVICE, FIELDS, Equat
 from seatrial.notes.lint.phases.totals import is_aggregate
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
+from seatrial.notes.lint.text.figures import figures as spoken
+from seatrial.notes.lint.text.figures import plain
+from seatrial.notes.lint.text.sentences import ABBREVIATED
 from seatrial.tables.headings import NUMBER, clean, decimal
 from seatrial.tables.tongues import in_english
 
@@ -97,7 +100,7 @@ _OTHERS = re.compile(r"\b(?:budget|quota|limit|planned|plans?|left|remaining|sav
                      r"chain|earlier|later|ago|more|less|fewer|against|instead|within|every|each|first|last|next|between|from|if|unless)\b",
                      re.IGNORECASE)  # fmt: skip
 """Figures of something else than what the rest of the sentence works out."""
-_SENTENCES = re.compile(r"(?<=[^\d\s][.!?])\s(?=[^a-z])|(?<=\d[.!?])\s(?=[A-ZÀ-Ý*])|(?<=[;。])\s?|\s[–—]\s")
+_SENTENCES = re.compile(rf"{ABBREVIATED}(?<=[^\d\s][.!?])\s(?=[^a-z])|(?<=\d[.!?])\s(?=[A-ZÀ-Ý*])|(?<=[;。])\s?|\s[–—]\s")
 
 
 _CUES = ("hour", " h", "day", "token", "$", "€", "wh", "eur", "usd", "stunden", "tage", "heures", "jours", "horas", "días",
@@ -169,7 +172,7 @@ def _told(file: str, block: list[tuple[int, str]], heading: list[Figure], rows: 
     for sentence in _split(text):
         at = text.index(sentence, start)
         start = at + len(sentence)
-        figures = list(_figures(sentence, at, ends))[:MOST_FIGURES]
+        figures = _read(sentence, at, ends)[:MOST_FIGURES]
         if figures:
             yield from _judged(file, sentence, figures, [*heading, *before], rows, lines)
         before = figures or before
@@ -177,6 +180,28 @@ def _told(file: str, block: list[tuple[int, str]], heading: list[Figure], rows: 
 
 def _split(text: str) -> list[str]:
     return [part for part in _SENTENCES.split(text) if part]
+
+
+def _read(sentence: str, start: int, ends: Sequence[tuple[int, int]]) -> list[Figure]:
+    """By the patterns of English, or by the units of any tongue where those read more."""
+    found = list(_figures(sentence, start, ends))
+    if not any(map(str.isdigit, sentence)):
+        return found
+    bare = plain(sentence)
+    others = [one for one in spoken(bare) if one.kind in _KINDS and not one.bound and not one.each
+              and one.value >= FEWEST.get(one.kind, 0.0)]  # fmt: skip
+    if len(others) <= len(found) or any(not math.isclose(one.value, other.value) for one in found for other in others
+                                        if one.kind == other.kind and one.text == other.text):  # fmt: skip
+        return found
+    made = []
+    for one in others:
+        line = next(number for end, number in ends if start + one.start < end)
+        open_ = 0.0 if one.kind in EXACT or one.kind.startswith("price") else one.half / one.value
+        made.append(Figure(one.kind, one.text, one.value, min(0.5, open_ + (VAGUE if one.about else 0.0)), line))
+    return made
+
+
+_KINDS = frozenset(kind for kind, _, _ in _UNITS)
 
 
 def _figures(sentence: str, start: int, ends: Sequence[tuple[int, int]]) -> Iterator[Figure]:
@@ -340,7 +365,7 @@ def _needed(kind: str, broken: list[tuple[Equation, float, float]]) -> tuple[flo
 
 
 def _meant(figure: Figure, more: float, open_: float) -> tuple[Figure, str, str] | None:
-    shown = decimal(figure.text)
+    shown = decimal(figure.text.replace(" ", ""))
     value = float(shown) * math.exp(min(more, 50.0))
     if not 0 < value < digits.MOST_WORKED_OUT or figure.kind in FROM_FIELDS and figure.kind not in ("devices", "nodes"):
         return None

@@ -94,6 +94,8 @@ def _unequal(file: str, number: int, sides: str, shown: str, letter: str, low: f
     half, off = 0.5 * 10.0 ** -digits.places(shown), 0.005 if exact and len(shown.strip("0")) > 3 and letter else OFF
     ends = [((value - half) * one * (1 - off), (value + half) * one * (1 + off)) for one in scales]
     ends = ends if off < OFF else [(min(ends)[0], max(ends)[1])]
+    if re.fullmatch(r"\d{1,3}\.\d{3}", shown) and 1000 * value * (1 + OFF) >= low and 1000 * value * (1 - OFF) <= high:
+        return  # a point that parts thousands
     if not value or low <= 0 or any(most >= low and least <= high for least, most in ends):
         return
     typed = [(factor, slip.text) for factor in re.findall(NUMBER.pattern, sides) if exact and off < OFF

@@ -44,7 +44,7 @@ _DAY = r"(?:days?|d|tage?n?|jours?|dias?|giorn[oi]|dagen|dag|dni|дн\w*|ден�
 _END = r"(?![a-zа-я0-9_])"
 _STEPS = _STEP.replace("its?|", "")
 _UNITS: tuple[tuple[str, str], ...] = (
-    ("device hours", rf"{_DEVICE}[ ·-]?(?:{_HOUR}|时)|(?:{_HOUR}) (?:de |di |von )?{_DEVICE}|卡(?:时(?!每)|小时)"),
+    ("device hours", rf"{_DEVICE}[ ·-]?(?:{_HOUR}|时(?!每))|(?:{_HOUR}) (?:de |di |von )?{_DEVICE}|卡(?:时(?!每)|小时)"),
     ("node hours", rf"{_NODE}[ ·-](?:{_HOUR})|knotenstunden|(?:{_HOUR}) (?:de |di |von )?{_NODE}"),
     ("ms", r"ms|millisekunden?|millisecondes?|milliseconds?|milisegundos?|millisecondi|мс|ミリ秒|毫秒|밀리초"),
     ("s", _SECOND), ("minutes", r"min(?:s|uten?|utes?|utos?|uti)?|мин\w*|分(?:钟|間)?|분"), ("hours", _HOUR), ("days", _DAY),

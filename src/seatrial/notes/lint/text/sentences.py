@@ -11,7 +11,11 @@ from dataclasses import dataclass
 
 from seatrial.notes.lint.text.figures import plain
 
-ENDS = re.compile(r"(?<=[^\d\s][.!?])\s|(?<=\d\.)\s(?=[A-ZÀ-Ý])|(?<=%\.)\s|[。！？]")
+ABBREVIATED = "".join(rf"(?<!\b{one}\.)" for one in (
+    "Mrd", "Mio", "Mld", "mln", "mld", "ca", "i\\.e", "e\\.g", "approx", "avg", "resp", "bzw", "vs", "Std", "env", "max",
+    "min", "incl", "inkl", "z\\.B", "d\\.h", "млрд", "млн", "тыс"))
+"""Behind these no sentence ends."""
+ENDS = re.compile(rf"{ABBREVIATED}(?<=[^\d\s][.!?])\s|(?<=\d\.)\s(?=[A-ZÀ-Ý])|(?<=%\.)\s|[。！？]")
 
 
 @dataclass(frozen=True)

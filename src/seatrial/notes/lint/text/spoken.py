@@ -16,8 +16,10 @@ import itertools
 import math
 import re
 import statistics
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.findings import Finding, Level
@@ -29,7 +31,7 @@ from seatrial.notes.lint.text.claims import MOST_ROWS, Scope, named, scope_of, s
 from seatrial.notes.lint.text.columns_of import Column, Columns
 from seatrial.notes.lint.text.figures import Figure, figures
 from seatrial.notes.lint.text.sentences import Sentence
-from seatrial.tables.tongues import in_english
+from seatrial.tables.tongues import in_english, plain_letters
 
 MOST_LINES = 4000
 NEAR, VAGUE, FAR, PLAIN_FAR = 0.03, 0.15, 25.0, 11.0
@@ -45,7 +47,7 @@ _RATES = frozenset(("tokens a second", "device tokens a second", "node tokens a 
                     "mfu", "hfu", "efficiency"))  # fmt: skip
 _COSTS = frozenset(("step seconds", "memory", "hours", "device hours", "node hours", "money", "energy"))
 _OTHERS = re.compile(
-    r"\b(?:papers?|reported|reports|others|elsewhere|published|claims?|claimed|vendors?|they|their|theor\w+|targets?|goals?|"
+    r"\b(?:papers?|report\w*|authors?|others|elsewhere|published|claims?|claimed|vendors?|they|their|theor\w+|targets?|goals?|"
     r"expect\w*|hope[sd]?|should|would|could|might|data ?sheets?|spec|specs|nominal|planned|plans?|budget\w*|quota|"
     r"last (?:year|week|month|time|autumn|spring)|previous\w*|yesterday|earlier|drafts?|ago|used to|"
     r"section|tables? (?:below|in)|contract\w*|not in (?:the|this) table|if|unless|until|assum\w+|"
@@ -107,6 +109,21 @@ _DIFFERS = re.compile(r"\b(?:differ\w*|gap|spread|sav(?:es?|ed|ing)|fewer|less|m
 _SAVES = re.compile(r"differ|gap|sav|fewer|shorter|longer|extra|another|unterschied|spar|kurzer|langer|ecart|econom|difer|"
                     r"ahorra|"
                     r"rispar|verschil|разниц|差|节省|短|少", re.IGNORECASE)  # fmt: skip
+_OF_ANOTHER = re.compile(r"\b(?:old(?:er)?|new(?:er)?|another|different|other|driver|patch\w*|versions?|releases?|after|"
+                         r"tun(?:ed|ing)|"
+                         r"p9\d|percentile|var(?:y|ies)|jitter|first (?:\w+ )?(?:steps?|iterations?|day|hour)s?|spot|"
+                         r"removed|once|"
+                         r"worst case|nightly|ever|alte[nrs]?|neue[nrs]?|andere[nrs]?|ancien\w*|nouve\w+|autres?|nuev[oa]s?|"
+                         r"viej[oa]s?|otr[oa]s?|nuov[oa]|vecchi[oa]|altr[oa]|nov[oa]s?|velh[oa]s?|outr[oa]s?)\b|旧|"
+                         r"新", re.IGNORECASE)
+_NUMBERED = re.compile(r"[A-Za-z-]*\d[\w.,-]*\w|[A-Za-z]*\d")
+_WORD = re.compile(r"\w+(?:[.,]\d+)*")
+_WITH = re.compile(r"\b(?:with|using|under|mit|avec|con|com|met|via)(?: (?:the|a|an|our|its|der|dem|den|einem|la|le|les|"
+                   r"un|una|el|o))?"
+                   r" ((?:[A-Za-z][\w-]*)(?: [A-Za-z][\w-]*)?)", re.IGNORECASE)  # fmt: skip
+_COMMON = frozenset("all only just the and for more than most least nearly about almost which that this these its only one two "
+                    "both each every them they their half twice hours steps nodes gpus cards knoten karten noeuds nodos "
+                    "only nur seulement solo about etwa rund environ mfu tflops tokens gib memory".split())
 _STEPPED = re.compile(r"step|iter|schritt|\bpas\b|\bpaso|\bpasso|\bpass[io]\b|etape|\bstap|krok|шаг|итерац|ステップ|步|"
                       r"迭代|스텝|"
                       r"s/it|반복", re.IGNORECASE)  # fmt: skip
@@ -154,6 +171,7 @@ class _Spoken:
     tables: list[list[Row]]
     columns: dict[int, Columns] = field(default_factory=dict)
     cells: frozenset[str] | None = None
+    words: Counter[str] | None = None
 
     def of(self, rows: tuple[Row, ...] | list[Row]) -> Columns:
         key = id(rows[0])
@@ -170,6 +188,8 @@ class _Spoken:
         near = list(scope.last) if scope.near else []
         if not near:
             return
+        if any(one.kind == "tokens" for one in its):  # how long those take is reckoned elsewhere
+            its = [one for one in its if one.kind not in ("hours", "device hours", "money")]
         about = _About(self, sentence, its, near, scope)
         for one in its:
             yield from about.told(one)
@@ -238,12 +258,35 @@ class _About:
                 return
             plainly = sure and (one.explicit or _STEPPED.search(self.text) is not None or typed is not None)
             level: Level = "error" if plainly else "warning"
+            if self._foreign and typed is None:
+                return
+            level = "warning" if self._foreign else level
             how = f" ({typed.how})" if typed is not None else ""
             yield self._finding(one, column, right, f"no row has it, and {why}{right}{how}", level)
 
     def _least(self, one: Figure) -> float:
         """From which share on a figure is another one."""
         return VAGUE if one.about else 0.01 + one.half / max(one.value, 1e-9)
+
+    @cached_property
+    def _foreign(self) -> bool:
+        """Whether it is of a run that no row of the file is: with something, or by a number, that nothing else names."""
+        if _OF_ANOTHER.search(self.text):
+            return True
+        spoken = self.spoken
+        if spoken.words is None:
+            spoken.words = Counter(word for line in spoken.lines for word in {*_WORD.findall(plain_letters(line).casefold())})
+        own = Counter(word for line in spoken.lines[self.sentence.first - 1 : self.sentence.last]
+                      for word in {*_WORD.findall(plain_letters(line).casefold())})  # fmt: skip
+        its = [(one.start, one.end) for one in figures(self.text)
+               if one.kind in KINDS or one.kind in ("percent", "factor") or (one.kind, one.text) == ("steps", "1")]  # fmt: skip
+        for match in _NUMBERED.finditer(self.text):
+            if not any(start < match.end() and match.start() < end for start, end in its):
+                words = _WORD.findall(match[0].casefold())
+                if any(spoken.words[word] <= own[word] for word in words if any(map(str.isdigit, word))):
+                    return True
+        return any(spoken.words[word] <= own[word] for match in _WITH.finditer(self.text)
+                   for word in _WORD.findall(match[1].casefold()) if len(word) > 2 and word not in _COMMON)  # fmt: skip
 
     # -- what gives it
 
@@ -277,7 +320,7 @@ class _About:
     def _of_another(self, one: Figure, columns: list[Column]) -> Iterator[Finding]:
         """What another row of the table has than the one that the sentence names."""
         kin = [other for other in self.figures if other.kind == one.kind]
-        if len(self.named) != 1 or len(kin) > 1 or one.about or one.fine < 2 or _COMPARES.search(self.text):
+        if len(self.named) != 1 or len(kin) > 1 or one.about or one.fine < 2 or self._compares or self._foreign:
             return
         row = self.named[0]
         if _VARIED.search(self.text) or not all(row in column.values for column in columns) or len(columns) != 1:

@@ -52,7 +52,8 @@ _A_TOTAL = re.compile(rf"(?:[-*+]\s+)?(?P<label>[^\d:=|]{{2,40}}?)\s*[:=]\s*[~â‰
 _MORE = re.compile(r"\b(?:so far|with|mit|avec|con|com|met|more|plus|other|others|includ\w+|restarts?|failed|"
                    r"besides|another|without|per|each|every|average|mean|"
                    r"budget|quota|limit|planned|left|remaining|of which|inklusive|einschlie\w+|y compris|inclu\w+|compres\w+|"
-                   r"mehr als|bisher)\b", re.IGNORECASE)  # fmt: skip
+                   r"mehr als|bisher|booked|asked|applied|granted|allocat\w+|requested|beantragt|"
+                   r"bewilligt)\b", re.IGNORECASE)  # fmt: skip
 """It is of something else than the table, or of more than it."""
 ADDED = frozenset(("hours", "device hours", "node hours", "money", "energy", "energy of the site", "carbon", "tokens",
                    "samples", "steps"))  # fmt: skip
