@@ -51,6 +51,8 @@ effective: efectivo, efectiva, effectif, effettivo, effektiv, effektive, effekti
 sequence: secuencia, sequenz, sequenza, sequencia, sekwencji, sekwencja, последовательности, sekvence, sekvens, sequentie
 sequences: secuencias, sequenzen, sekwencje, sequencias, sequenze, sekvenser, sekvenci, sequenties, последовательностеи
 context: contexto, contexte, kontext, contesto, kontekst
+width: breite, largeur, anchura, larghezza, szerokosc, ширина, breedte, largura
+dimension: размерность, размерности
 sequence length: sequenzlange, sequenzlaenge, kontextlange, kontextlaenge
 length: longueur, longitud, laenge, lange, lunghezza, comprimento, dlugosc, длина, dlugosci, delka, lengte, longueurs, длины
 recompute: recalcul, recalculo, neuberechnung, ricalcolo
@@ -146,7 +148,9 @@ tokens: 토큰
 samples: 샘플
 memory: 메모리
 sequence length: 시퀀스 길이
-layers: 레이어 수
+layers: 레이어 수, 레이어
+heads: 어텐션 헤드, 헤드 수, 헤드
+hidden size: 히든 크기, 히든 차원, 히든, 은닉 차원
 model: 모델
 s: 초
 """

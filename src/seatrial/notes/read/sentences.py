@@ -32,12 +32,16 @@ _LENGTHS = "(?:256|512|768|1024|1536|2048|3072|4096|6144|8192|12288|16384|32768|
 _IS = r"\s*(?:\bof\b|\bis\b|=|:)?\s*"
 _NO_TOKENS = r"(?!\s?[MBmb]\b|\s?(?:[MkB] ?)?tok)"
 _DEVICE = r"(?:[AHVBP]\d{2,3}s?|MI\d+X?|GH200|GPUs?|cards|devices|accelerators|processes|ranks)"
+_EACH_OF = "| a| po| по| da| zu(?: je)?"
+_NO_PART = "".join(f"(?<!{part} )" for part in ("ffn", "mlp", "head", "heads", "expert", "experts", "of", "is", "are"))
+"""How wide a part of a layer is: `heads of 128`, `experts 1408 wide`."""
 PATTERNS: dict[str, tuple[str, ...]] = {
     "layers": (rf"\b(?:num_|n_?)?(?:hidden_)?layers?{_IS}{_N}", rf"{_N}[ -](?:transformer )?layers?\b", rf"\bl\s?=\s?{_N}"),
     "hidden": (
         rf"\b(?:n_?)?hidden(?:[ _-](?:size|dim(?:ension)?|width))?{_IS}{_N}",
-        rf"\b(?:d_?model|dim|emb(?:ed(?:ding)?)?(?:[ _-]dim(?:ension)?)?){_IS}{_N}",
+        rf"{_NO_PART}\b(?:d_?model|(?:model )?width|dim|emb(?:ed(?:ding)?)?(?:[ _-]dim(?:ension)?)?){_IS}{_N}",
         rf"{_N}[ -]hidden\b",
+        rf"{_NO_PART}(?<![\w.,])(?=\d[\d,]{{2}}){_N}[ -]wide\b",
         r"(?<![\w.])d[ =]{0,3}(\d{3,5})()(?![\d.,]\d|\w)",
         rf"\bh\s?=\s?{_N}",
     ),
@@ -78,12 +82,12 @@ PATTERNS: dict[str, tuple[str, ...]] = {
     "pp": (rf"\bPP{_IS}{_N}", rf"\bpipeline[ _-](?:model[ _-])?parallel(?:ism)?(?:[ _-](?:size|degree))?{_IS}{_N}"),
     "gpus": (
         rf"\b(?:on|with|using|across|,) (\d+)()\s?[x×]?\s?(?:[\w-]+ )?{_DEVICE}\b"
-        r"(?![^.|\n]{0,14}?(?:\bper\b|/|\ba\b|each) ?node)",
+        r"(?![^.|\n\d]{0,14}?(?:\bper\b|/|\ba\b|each) ?node)",
     ),
     "procs_per_node": (
-        rf"\b(\d+)()\s?[x×]?\s?(?:[\w-]+ ){{0,3}}?{_DEVICE}\b[^.|\n]{{0,12}}?(?:\bper\b|/|\ba\b|\beach\b) ?node",
-        rf"\bnodes?\b,? ?(?:of|with|has|have|each(?: with| has)?|are|contains?)? ?(\d+)()\s?[x×]?\s?(?:[\w-]+ ){{0,2}}?"
-        rf"{_DEVICE}\b",
+        rf"\b(\d+)()\s?[x×]?\s?(?:[\w-]+ ){{0,3}}?{_DEVICE}\b[^.|\n\d]{{0,12}}?(?:\bper\b|/|\ba\b|\beach\b) ?node",
+        rf"\bnodes?\b,? ?(?:of|with|has|have|each(?: with| has)?|are|contains?{_EACH_OF})? ?(\d+)()\s?[x×]?\s?"
+        rf"(?:[\w-]+ ){{0,2}}?{_DEVICE}\b",
         rf"\b(\d)()\s?[x×]\s?(?:[\w-]+ )?{_DEVICE}\b",
         r"\b(\d+)()-GPU nodes?\b",
         r"\bnodes of (\d{1,2})()(?=\s*(?:[.,;)]|$))",
@@ -103,7 +107,7 @@ LOOSE: dict[str, tuple[str, ...]] = {
             r"(?! (?:per|a|each)| ?[x×*] ?\d)",
             rf"\b{_N} (?:sequences|samples)(?: (?:a|per|each) (?:step|iteration|update)\b|[.,;]|$)"),
     "gpus": (rf"(?:^|[\s(])(\d+)()\s?[x×]?\s?(?:[\w-]+ )?{_DEVICE}(?!\w)"
-             r"(?![^.|\n]{0,14}?(?:\bper\b|/|\ba\b|each|to a|je) ?node)",),
+             r"(?![^.|\n\d]{0,14}?(?:\bper\b|/|\ba\b|each|to a|je) ?node)",),
 }
 """What a sentence hardly says surely: it may serve to read rows, and is never held against them."""
 
@@ -124,8 +128,8 @@ _Cues = tuple[tuple[str, ...], ...]
 _OF_SEQ = ("seq", "context", "=", "token", "target", "block")
 _CUES: dict[str, _Cues] = {
     "layers": (("layer",), (" layer", "-layer"), ("=",)),
-    "hidden": (("hidden",), ("model", "dim", "emb"), (" hidden", "-hidden"), ("hidden", "model", "dim", "emb", "=", "layer"),
-               ("=",)),
+    "hidden": (("hidden",), ("model", "dim", "emb", "width"), (" hidden", "-hidden"), ("wide",),
+               ("hidden", "model", "dim", "emb", "=", "layer"), ("=",)),
     "kv_heads": (("kv", "key", "query"), ("group",), ("kv", "key"), ("kv", "key", "query", "gqa"), ("kv",), ("kv", "key"),
                  (" head",)),
     "heads": (("head",), (" head", "-head"), ("=",)),
@@ -159,8 +163,8 @@ _OF_DEVICES = re.compile(r"[ahvbp]\d\d|mi\d|gpu|card|device|accelerator|process|
 """Letters of what `_DEVICE` matches."""
 _WORDS_FOR = {"one": 1, "a": 1, "single": 1, "two": 2, "three": 3, "four": 4, "six": 6, "eight": 8, "sixteen": 16}
 _NODES_OF = re.compile(
-    rf"\b(\d{{1,5}}|{'|'.join(_WORDS_FOR)}) (?:[\w-]+ )?nodes?\b(?:,| of| with|:| x| ×| each with| \()?\s*(\d{{1,5}})\s?"
-    rf"[x×]?\s?(?:[\w-]+ ){{0,2}}?{_DEVICE}(?!\w)(?! ?(?:hours?|h)\b)", re.IGNORECASE
+    rf"\b(\d{{1,5}}|{'|'.join(_WORDS_FOR)}) (?:[\w-]+ )?nodes?\b(?:,| of| with|:| x| ×| each with{_EACH_OF}| \()?\s*"
+    rf"(\d{{1,5}})\s?[x×]?\s?(?:[\w-]+ ){{0,2}}?{_DEVICE}(?!\w)(?! ?(?:hours?|h)\b)", re.IGNORECASE
 )
 """`8 nodes x 8 B200`, `one node, 8x H100`: how many devices there are in all."""
 _LONG = re.compile(r"\d{40}")
@@ -420,10 +424,16 @@ def _read_loosely(text: str) -> dict[str, object]:
     return found
 
 
+_COUNTED = re.compile(r"(?<=\d)\s?[个個つ]\s?")
+"""`40 个注意力头`: so many of them."""
+
+
 @lru_cache(maxsize=64)
 def _in_english(text: str) -> tuple[str, bool]:
     """A line that may say something, and whether it was translated; asked for what it says surely, and for what hardly."""
     english = in_english(text)
+    if english is not text:
+        english = _COUNTED.sub(" ", english)
     return (english, english is not text) if _has_cue(english) else ("", False)
 
 

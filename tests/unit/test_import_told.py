@@ -1,0 +1,39 @@
+"""What one sentence says of a model and its machine, in the words of many people."""
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from seatrial.notes.read.sentences import read_sentence
+
+SHAPE = {"layers": 40, "hidden": 5120, "heads": 40, "seq": 4096, "gbs": 1024}
+
+
+@pytest.mark.parametrize("text", [
+    "We trained a model of 40 layers, 5120 wide, with 40 heads; context 4096, global batch 1024.",
+    "The model: 40 layers, width 5120, 40 heads, sequence length 4096, global batch 1024.",
+    "Modell: 40 Schichten, Breite 5120, 40 Köpfe, Sequenzlänge 4096, globale Batchgröße 1024.",
+    "Modèle de 40 couches, largeur 5120, 40 têtes, longueur de séquence 4096, batch global de 1024.",
+    "Модель: 40 слоёв, скрытая размерность 5120, 40 голов, длина последовательности 4096, глобальный батч 1024.",
+    "模型40层，隐藏维度5120，40个注意力头，序列长度4096，全局批大小1024。",
+    "모델: 40 레이어, 히든 5120, 40 헤드, 시퀀스 길이 4096, 글로벌 배치 1024.",
+])  # fmt: skip
+def test_a_model_in_many_tongues(text: str):
+    assert {name: read_sentence(text).get(name) for name in SHAPE} == SHAPE
+
+
+@pytest.mark.parametrize(("text", "machine"), [
+    ("8 Knoten à 8 A100", {"gpus": 64, "procs_per_node": 8}), ("8 узлов по 8 A100", {"gpus": 64, "procs_per_node": 8}),
+    ("8 węzłów po 8 A100", {"gpus": 64, "procs_per_node": 8}), ("8 nodi da 8 A100", {"gpus": 64, "procs_per_node": 8}),
+    ("All ran on 64 H100s (8 per node).", {"gpus": 64, "procs_per_node": 8}), ("8 H100s per node", {"procs_per_node": 8}),
+])  # fmt: skip
+def test_so_many_devices_of_so_many_nodes(text: str, machine: dict[str, Any]):
+    said = read_sentence(text)
+    assert {name: said.get(name) for name in machine} == machine
+
+
+@pytest.mark.parametrize("text", ["heads of 128 wide", "the FFN 13824 wide", "experts 1408 wide", "mlp width 13824",
+                                  "the table is 3 wide", "head width 128"])  # fmt: skip
+def test_how_wide_a_part_is_says_nothing_of_the_model(text: str):
+    assert "hidden" not in read_sentence(text)
