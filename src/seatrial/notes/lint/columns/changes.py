@@ -33,7 +33,7 @@ GROSS = 1.5
 """Points, beyond the digits, from which on a row is told."""
 NEAR = 3.0
 """Within how many times what other rows have a figure is near to them."""
-_PERCENT = re.compile(r"([+-]?)\s*(\d+(?:[.,]\d+)?)\s*%")
+PERCENT = re.compile(r"([+-]?)\s*(\d+(?:[.,]\d+)?)\s*%")
 _FIGURE = re.compile(rf"({NUMBER.pattern})\s*(?:s|ms|tok/s|TFLOPs?|GB|GiB)?")
 WAYS: dict[str, Callable[[float, float], float]] = {
     "more": lambda now, was: now / was - 1, "less": lambda now, was: 1 - now / was, "faster": lambda now, was: was / now - 1,
@@ -58,7 +58,7 @@ def check(sheet: Sheet) -> list[Finding]:
             if len(rows) == FEWEST and not _is_of_change(heading):
                 continue
             cells = [row.record.printed.get(heading, "") for row in rows] if is_extra(heading) else []
-            if sum(("%" in cell or "&" in cell) and _PERCENT.fullmatch(_plain(cell)) is not None for cell in cells) >= FEWEST:
+            if sum(("%" in cell or "&" in cell) and PERCENT.fullmatch(_plain(cell)) is not None for cell in cells) >= FEWEST:
                 found += _told(rows, heading, [other for other in headings if _is_measured(other)][:MOST_COLUMNS])
     return found
 
@@ -81,7 +81,7 @@ def _is_of_change(heading: str) -> bool:
 
 
 def _told(rows: list[Row], heading: str, others: list[str]) -> Iterator[Finding]:
-    said = [_PERCENT.fullmatch(_cell(row, heading)) for row in rows]
+    said = [PERCENT.fullmatch(_cell(row, heading)) for row in rows]
     if said[0] is not None and float(said[0][2].replace(",", ".")) == 100:
         return  # shares of the first row
     columns = {other: _column(rows, other) for other in others}

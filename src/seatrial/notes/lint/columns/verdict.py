@@ -26,6 +26,7 @@ from seatrial.notes.lint.columns.relations import (
     term,
     wobble,
 )
+from seatrial.notes.lint.columns.ties import untied
 from seatrial.notes.lint.findings import Finding, Level
 from seatrial.notes.lint.headings import EXTRA
 from seatrial.notes.lint.row import Row
@@ -43,10 +44,14 @@ def report(row: Row, broken: list[Broken], repairs: list[Repair]) -> list[Findin
     relation, rule, off = max(broken, key=lambda b: abs(b[2]))
     best = repairs[0] if repairs else None
     rivals = [repair for repair in repairs[1:] if best is not None and best.score - repair.score < MARGIN]
+    told = False
+    if best is not None and rivals and len(left := untied(row, [best, *rivals])) <= len(rivals):
+        best, *rivals = left
+        told = not rivals
     facts = "; ".join(dict.fromkeys(_fact(row, *b) for b in broken[:3]))
     alone = len(repairs) == 1 and (abs(off) < FAR or rule.support > ENOUGH_ROWS)
     leads = best is not None and len(repairs) > 1 and best.score >= max(0.0, repairs[1].score + LEAD)
-    known = best is not None and (best.score >= ENOUGH or alone or leads) and not rivals
+    known = best is not None and (best.score >= ENOUGH or alone or leads or told) and not rivals
     fine = abs(off) > SMALL or abs(off) > 3 * (slack(row, relation) + wobble(row, relation, rule))
     # That a figure is another row's as well tells little where all are nearly alike.
     proof = best.score - (0.0 if best.why else stale(row, best.name)) if best is not None else 0.0
