@@ -93,3 +93,63 @@ def test_changes_in_percent_of_three_rows(lint, heading: str):
     assert [(f.line, f.proposed) for f in lint(note.replace("22.9 %", "29.2 %"))] == [(4, "22.9 %")]
     assert [(f.line, f.proposed) for f in lint(note.replace("1583", "15830"))] == [(5, "1583")]
     assert lint(note.replace("22.9 %", "21.1 %").replace("26.0 %", "24.0 %")) == []
+
+
+WEAK = """
+    GPUs  GBS  s/step  {}
+    8  64  4.10  100 %
+    16  128  4.18  98 %
+    32  256  4.31  95 %
+"""
+STRONG = """
+    GPUs  s/step  {}  efficiency
+    8  33.10  1.0  100 %
+    16  17.02  1.94  97 %
+    32  9.05  3.66  91 %
+"""
+NODES = """
+    nodes  tokens/s  speedup  parallel efficiency
+    1  24900  1.00  1.00
+    2  48800  1.96  0.98
+    4  94100  3.78  0.94
+"""
+
+
+@pytest.mark.parametrize(("note", "right", "wrong"), [
+    (WEAK.format("efficiency"), "98 %", "89 %"), (WEAK.format("Effizienz"), "98 %", "89 %"),
+    (WEAK.format("weak scaling"), "4.31", "3.41"), (STRONG.format("speedup"), "3.66", "6.36"),
+    (STRONG.format("speed-up"), "17.02", "10.72"), (STRONG.format("speedup"), "97 %", "79 %"), (NODES, "0.94", "0.49"),
+    (NODES, "1.96", "1.69")])
+def test_three_rows_show_what_is_1_by_definition_in_the_first(lint, note: str, right: str, wrong: str):
+    assert lint(table(note)) == []
+    (found,) = lint(table(note).replace(f" {right} ", f" {wrong} "))
+    proposed = float((found.proposed or "0").rstrip(" %"))
+    assert found.level == "error" and proposed == pytest.approx(float(right.rstrip(" %")), rel=0.011)
+
+
+def test_a_first_row_of_1x_is_no_coarse_figure(lint):
+    note = table("""
+        method  GPUs  s/step  faster than row 1
+        QLoRA  1x H100  30.8  1x
+        LoRA  4x H100  6.9  4.5x
+        LoRA  8x H100  3.3  9.3x
+        QLoRA  8x L40S  11.3  2.7x
+    """)
+    assert lint(note) == []
+    assert [(one.printed, one.proposed) for one in lint(note.replace("4.5x", "5.4x"))] == [("5.4x", "4.5")]
+
+
+TOTAL = """
+    month  GPU-hours  tokens (B)
+    Jan  120,400  310
+    Feb  98,200  255
+    Mar  131,000  342
+    Σ  349,600  907
+"""
+
+
+@pytest.mark.parametrize(("right", "wrong"), [("98,200", "89,200"), ("| 342", "| 432"), ("349,600", "394,600"), ("907", "970")])
+def test_two_digits_exchanged_in_a_row_say_more_than_one_digit_of_the_total(lint, right: str, wrong: str):
+    assert lint(table(TOTAL)) == []
+    (found,) = lint(table(TOTAL).replace(right, wrong))
+    assert (found.printed, found.proposed) == (wrong.strip("| "), right.strip("| "))

@@ -65,6 +65,8 @@ FEWEST_LOOSE = 4
 CHANCE = 0.1
 """How likely rows would agree so by accident, at most: the heading has said it already."""
 COARSE = 0.01
+MOST_ASKED = 4
+"""Rows that are asked whether they have the columns of a way."""
 COUNTED = ("world", "nodes", "gbs", "seq", "price")
 
 
@@ -104,7 +106,8 @@ def found(rows: list[Row]) -> Iterator[Way]:
             ways += tuple((("price", -1), *way) for way in (*_against(_EACH), *(((other, -1),) for other in others)))
         if shared == "price":
             ways += tuple(((other, -1), *way) for other in others for way in ways[: len(_EACH)])
-        # The first that a heading is likely to mean needs the least proof.
+        # The first that a heading is likely to mean needs the least proof; what the rows have no columns for is no way.
+        ways = tuple(way for way in ways if any(_product(row, ((name, 1), *way)) is not None for row in rows[:MOST_ASKED]))
         tried = [way for at, terms in enumerate(ways, first) for groups in _groupings(rows, name, shared)
                  if (way := _tried(rows, ((name, 1), *terms), groups, at)) is not None]  # fmt: skip
         if not tried and len(rows) >= FEWEST_LOOSE:  # means over other iterations
@@ -237,7 +240,10 @@ def _tried(
     for row in rows:
         off = _product(row, terms)
         if off is not None:
-            offs.setdefault(groups[row], []).append((*off, row))
+            # The row that others are shares of is 1 by definition, and not rounded.
+            figure = row.printed(terms[0][0]) if _is_base(row, terms[0][0]) else None
+            may = max(0.0, off[1] - figure.slack) if figure is not None else off[1]
+            offs.setdefault(groups[row], []).append((off[0], may, row))
     many = sum(map(len, offs.values()))
     if many < FEWEST or many < 0.6 * len(rows):
         return None

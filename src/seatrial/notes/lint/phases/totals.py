@@ -174,7 +174,8 @@ def member(cell: str, short: float, open_: float, figures: dict[Row, float], hea
     """The one row whose figure, mended by a slip of the hand or the devices of a node, gives the total as it is printed, which
     no slip turns into what the rows add up to."""
     total = math.fsum(figures.values())
-    if digits.slip(cell, (total - open_, total + open_)) is not None:
+    typed = digits.slip(cell, (total - open_, total + open_))
+    if typed is not None and (typed.how != "one digit changed" or open_ > CLOSELY / 2 * total):
         return None
     found: list[tuple[Row, str, str]] = []
     for row, figure in figures.items():
@@ -189,6 +190,8 @@ def member(cell: str, short: float, open_: float, figures: dict[Row, float], hea
         of = of or any(abs(figure / needed / times - 1) <= EXACTLY for times in (2, 0.5))
         how = f" ({slips[0].how})" if slips else " (of more devices or fewer)"
         found += [(row, _like(own, needed), how)] if slips or of else []
+    if typed is not None:  # any one digit of the total explains less than two that were exchanged in a row
+        found = [one for one in found if one[2].strip(" ()") in MOVED]
     if len(found) != 1:
         return None
     row, proposed, how = found[0]
