@@ -106,8 +106,9 @@ def found(rows: list[Row]) -> Iterator[Way]:
             ways += tuple((("price", -1), *way) for way in (*_against(_EACH), *(((other, -1),) for other in others)))
         if shared == "price":
             ways += tuple(((other, -1), *way) for other in others for way in ways[: len(_EACH)])
-        # The first that a heading is likely to mean needs the least proof; what the rows have no columns for is no way.
-        ways = tuple(way for way in ways if any(_product(row, ((name, 1), *way)) is not None for row in rows[:MOST_ASKED]))
+        # The first that a heading is likely to mean needs the least proof.
+        if shared == "base":  # what the rows have no columns for is no way
+            ways = tuple(way for way in ways if any(_product(row, ((name, 1), *way)) is not None for row in rows[:MOST_ASKED]))
         tried = [way for at, terms in enumerate(ways, first) for groups in _groupings(rows, name, shared)
                  if (way := _tried(rows, ((name, 1), *terms), groups, at)) is not None]  # fmt: skip
         if not tried and len(rows) >= FEWEST_LOOSE:  # means over other iterations
