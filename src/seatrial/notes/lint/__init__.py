@@ -46,7 +46,7 @@ OF_COLUMNS: tuple[Rule, ...] = (relations.learn, cumulative.check, parts.check, 
                                 changes.check, steps.check, ledger.check, totals.check, summed.check, levels.check,
                                 sums.check, matrices.check, spans.check)  # fmt: skip
 """Those that ask of no row whether it is a run."""
-BESIDES: tuple[Rule, ...] = (reckoned.check, spoken.check, told.check, compared.check, claimed.check, counted.check,
+BESIDES: tuple[Rule, ...] = (reckoned.check, spoken.check, told.check, claimed.check, counted.check,
                              denied_shape.check, denied.column_otherwise, denied.nodes_otherwise, shapes.check,
                              experts.check_spread, dated.check, status.fits_by_need, peaks.check, arrows.check,
                              meshes.check_slices)

@@ -41,6 +41,7 @@ from seatrial.notes.lint.text.claims import (
     surely,
     tokens,
 )
+from seatrial.notes.lint.text.figures import figures, plain
 from seatrial.notes.lint.text.sentences import ENDS
 from seatrial.tables.headings import NUMBER, clean, decimal, normal
 from seatrial.tables.tongues import in_english, plain_letters
@@ -120,21 +121,22 @@ def _times(letters: str) -> float:
 
 def _a_day(file: str, number: int, sentence: str) -> Iterator[Finding]:
     """Tokens of a day that are not those of a second, where both stand in one sentence."""
-    plain = plain_letters(re.sub(r"(?<=\d)[ \u00a0\u202f](?=\d{3}(?!\d))", "", sentence))
-    rates, days = list(_RATE.finditer(plain)), list(_A_DAY.finditer(plain))
-    if not len(rates) == len(days) == 1:
+    rates = [one for one in figures(plain(sentence)) if one.kind == "tokens a second" and not one.bound]
+    days = [one for one in rates if abs(math.log10(86400 * one.scale) - round(math.log10(86400 * one.scale))) < TINY**0.5]
+    if len(rates) != 2 or len(days) != 1:
         return
-    shown, scale = decimal(days[0][1]), _times(days[0][2])
-    meant = float(decimal(rates[0][1])) * _times(rates[0][2] or "") * 86400 / scale
-    value, half = float(shown), 0.5 * 10.0 ** -digits.places(days[0][1])
-    if not value or not meant or abs(value / meant - 1) < 0.06 + half / value:
+    day, second = days[0], next(one for one in rates if one is not days[0])
+    meant = min((one for one in second.values), key=lambda one: abs(math.log(day.value / one)))
+    if day.near(meant, 0.06):
         return
-    typed = {slip.text for slip in digits.slips(shown, (meant * 0.985, meant * 1.015)) if slip.how in CLEAR}
+    shown = day.text.replace(" ", "")
+    typed = {slip.text for slip in digits.slips(shown, (0.985 * meant / day.scale, 1.015 * meant / day.scale))
+             if slip.how in CLEAR}  # fmt: skip
     if len(typed) == 1:
-        right = typed.pop().replace(".", "," if "," in days[0][1] else ".")
-        message = f"{days[0][1]} -> {right}: so many are {rates[0][1]} a second"
+        right = typed.pop().replace(".", "," if "," in shown else ".")
+        message = f"{day.text} -> {right}: so many are {second.text} a second"
         yield Finding(file=file, line=number, code="aggregate", level="error", message=message, column="tokens a day",
-                      printed=days[0][1], proposed=right)  # fmt: skip
+                      printed=day.text, proposed=right)  # fmt: skip
 
 
 def _lasting(file: str, number: int, sentence: str, named: list[tuple[Row, frozenset[str]]], rows: list[Row]
