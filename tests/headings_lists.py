@@ -48,7 +48,8 @@ UNITS = {
     "tokens/day": 1 / 86400, "samples/s": 1.0, "samples/min": 1 / 60, "s/sample": -1.0, "ms/token": -1e-3, "us/token": -1e-6,
     "FLOP/s": 1.0, "GFLOP/s": 1e9, "TFLOP/s": 1e12, "PFLOP/s": 1e15, "EFLOP/s": 1e18,
     "GFLOPS": 1e9, "TFLOPS": 1e12, "PFLOPS": 1e15, "EFLOPS": 1e18, "FLOPS": 1.0,
-    "%": 1.0, "fraction": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12, "1e8": 1e8, "kWh": 1.0, "MWh": 1e3, "J": 1 / 3.6e6,
+    "%": 1.0, "fraction": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12, "1e8": 1e8, "億": 1e8,
+    "kWh": 1.0, "MWh": 1e3, "J": 1 / 3.6e6,
     "W": 1e-3, "kW": 1.0, "MW": 1e3, "USD": 1.0, "EUR": 1.0, "CNY": 1.0, "BRL": 1.0, "RUB": 1.0, "KRW": 1.0, "PLN": 1.0,
 }  # fmt: skip
 

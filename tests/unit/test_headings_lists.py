@@ -7,7 +7,7 @@ import headings_lists
 from headings_lists import Reading, is_right
 
 
-@pytest.mark.parametrize(("name", "named", "traps"), [("english", 0.95, 0.95), ("tongues", 0.45, 0.65)])
+@pytest.mark.parametrize(("name", "named", "traps"), [("english", 0.98, 0.97), ("tongues", 0.97, 0.97)])
 def test_headings_are_read_and_traps_left_alone(name: str, named: float, traps: float) -> None:
     score, wrong = headings_lists.judged(name)
     assert score["headings"] >= 500 and score["all traps"] >= 100

@@ -259,3 +259,28 @@ def test_rates_in_thousands_or_millions_are_read_in_ones(heading: str, cell: str
     ("マイクロバッチサイズ", "mbs"), ("マイクロバッチ数", ""), ("微批次数", "")])
 def test_names_as_programs_and_other_tongues_have_them(heading: str, field: str):
     assert read_heading(heading).field == field or not field and accumulates(heading)
+
+
+@pytest.mark.parametrize(("heading", "cell", "value"), [
+    ("参数量（亿）", "70", "7B"), ("参数量（亿）", "7B", "7B"), ("Params (B)", "7", "7B"), ("パラメータ数 [10億]", "13", "13B"),
+    ("Vocab size (K)", "128", 128_000), ("Vocab size (K)", "50.257", 50_257), ("Vocab size (K)", "32000", 32_000),
+    ("tokens/min", "1200", 20.0), ("每日 token（亿）", "864", 1e6), ("ms/token", "0.5", 2000.0),
+    ("s/sample", "0.25", 4.0), ("Memory (GB/GPU)", "71.5", 71.5), ("µs/step", "750000", 0.75), ("min per step", "2", 120.0),
+])
+def test_a_cell_is_in_the_unit_of_its_heading(heading, cell, value):
+    assert read_cell(read_heading(heading), cell).value == value
+
+
+@pytest.mark.parametrize("heading", [
+    "Decode tok/s", "Inference throughput (tokens/s)", "Inferenzdurchsatz (Tokens/s)", "推論速度 (tokens/s)", "eval tokens/s",
+    "Optimizer step (ms)", "Host RAM (GB)", "Memory bandwidth (GB/s)", "HBM used, %", "Warmup steps", "data loading time (s)",
+    "GPU hours per run of inference", "max_reserved_pct", "batch layout", "tokens / $"])
+def test_what_is_of_something_else_is_no_quantity_of_a_run(heading):
+    assert read_heading(heading).field == ""
+
+
+@pytest.mark.parametrize(("heading", "field"), [
+    ("Step time (excl. eval)", "sec_per_it"), ("TFLOP/s/GPU (w/o attn flops)", "tflops"), ("GPUs per host", "procs_per_node"),
+    ("s/opt-step", "sec_per_it"), ("MFU (% of theoretical peak)", "mfu"), ("tokens/s incl. checkpoint saves", "tokens_per_s")])
+def test_what_a_figure_is_with_or_without_is_no_name_of_it(heading, field):
+    assert read_heading(heading).field == field

@@ -17,9 +17,21 @@ from functools import lru_cache
 from itertools import pairwise
 
 from seatrial.tables.elsewhere import is_elsewhere
-from seatrial.tables.names import BY_NAME, EACH, MEASURES, OF_A_NODE, SETTINGS, Kind, by_measure, form, looked_up, normal
+from seatrial.tables.names import (
+    BY_NAME,
+    EACH,
+    MEASURES,
+    OF_A_NODE,
+    SETTINGS,
+    Kind,
+    by_measure,
+    form,
+    looked_up,
+    normal,
+    translated,
+)
 from seatrial.tables.spelled import A_SYMBOL, respelled, spelled, without_formulas
-from seatrial.tables.tongues import from_signs, in_english
+from seatrial.tables.worded import heading_from_signs, heading_in_english
 
 __all__ = ["MEASURES", "NUMBER", "SETTINGS", "Column", "Kind", "clean", "normal", "read_heading", "setting", "settle"]
 
@@ -114,7 +126,8 @@ _UNIT_WORDS = {
     "gb": "GB", "gib": "GiB", "tb": "TB", "tib": "TiB", "k": "K", "m": "M", "thousands": "K", "millions": "M", "%": "%",
     "x1000": "K", "×1000": "K", "x 1000": "K", "1000": "K", "x1e3": "K", "1e3": "K", "1e6": "M", "万": "万", "萬": "万",
     "1e9": "B", "1e12": "T", "billions": "B", "billion": "B", "bn": "B", "trillions": "T", "million": "M", "thousand": "K",
-    "t": "T", "b params": "B", "m params": "M", "1k": "K",
+    "億": "億", "t": "T", "mld": "B", "mrd": "B", "mln": "M", "tsd": "K", "tys": "K", "b params": "B",
+    "m params": "M", "1k": "K",
     "ghz": "GHz", "mhz": "MHz",
 }  # fmt: skip
 LONGEST_HEADING = 120
@@ -127,9 +140,18 @@ _KEPT_UNDER = re.compile(
     r"(?:perf|train|trainer|training|performance)/|throughput/(?:device/(?=mfu)|(?=\w+_\w)))+(?=\w)", re.IGNORECASE
 )
 """How a tracker's export or an engine's setting begins: `params.nodes`, `training.seq_len`, `perf/mfu`."""
-_AFTER_COMMA = re.compile(r"(?:,\s*(ms|s|sec|seconds|min|[GM]i?B|%|[kKM])| in (thousands|millions))$")
+_AFTER_COMMA = re.compile(r"(?:(?:,| /)\s*(ms|s|sec|seconds|min|[GM]i?B|%|[kKMBT]|days|hours|thousands|(?:m|b|tr)illions)"
+                          r"| in (thousands|millions|billions|trillions|ms|seconds|days|hours))$")  # fmt: skip
 """`step, ms` is `step (ms)`."""
-_THOUSANDS_OF = re.compile(r"(?<!\w)(?:1 ?)?([kKmM万萬])(?:io\.?|illions?(?: of)?|ilo)?[ _-]?"
+_COUNTED = re.compile(r"(?:tok(?:en)?s?|samples?|seqs?|sequences?|it|iters?|iterations?|steps?|flops?)$", re.IGNORECASE)
+
+
+def _is_unit_of(match: re.Match[str]) -> bool:
+    """Behind a stroke a unit is one of a time or an amount: `duration / s`, but `tokens / s` is a rate."""
+    return not match[0].startswith(" /") or _COUNTED.search(match.string[: match.start()]) is None
+
+
+_THOUSANDS_OF = re.compile(r"(?<!\w)(?:1 ?)?([kKmM万萬]|[tT]housands?)(?:io\.?|illions?|ilo)?(?: of)?[ _-]?"
                            r"((?:[tT]ok(?:en)?s?|TPS|tps)(?![^\W_]).*)")
 """`ktok/s` is `tok/s (k)`, and `Mio. Token/s` is `Token/s (M)`."""
 _INVERSE = re.compile(r"\s*[·*]?\s*\b([A-Za-z]+)(?:\u207b\u00b9|-\u00b9|\^\{?-1\}?)")
@@ -146,9 +168,14 @@ _OF_SIX = re.compile(r"[ _(]+6 ?[NP]D?\)?$")
 
 _OTHER_LETTERS = re.compile(r"[\u0400-\u04ff]")
 """Names are kept in Latin ones: of `TFLOPS/узел` only `TFLOPS/` would be looked up."""
-_AXES = {"TP": "tp", "MP": "tp", "PP": "pp", "DP": "dp", "FSDP": "dp", "DDP": "dp", "MBS": "mbs", "GBS": "gbs"}
+_AXES = {"TP": "tp", "MP": "tp", "PP": "pp", "DP": "dp", "FSDP": "dp", "DDP": "dp", "CP": "cp", "EP": "ep", "VPP": "vp",
+         "MBS": "mbs", "GBS": "gbs"}  # fmt: skip
 
 
+_ANYTHING = frozenset({"iteration", "run_id", "date", "session", "notes"})
+"""What a word of another language is not taken for: a step, a run or a day may be anything."""
+_OF_AN_AXIS = re.compile("parallel|virtual|pipeline", re.IGNORECASE)
+_NAMED_LAST = re.compile(rf"\w[\s,–—-]+({'|'.join(_AXES)})$")
 _OF_A_STEP = re.compile(r"\b(?:per|steps?|it|iters?|iterations?|updates?|batch)\b")
 _OF_A_RUN = re.compile(r"\b(?:wall|walltime|wallclock|total|train|training|run|runs|job|elapsed|duration|end)\b")
 
@@ -158,12 +185,14 @@ def read_heading(raw: str) -> Column:
     """The column a heading stands for; a column without a field keeps its cells' text."""
     if len(raw) > LONGEST_HEADING or raw.lstrip()[:1] in "Δ∆" and raw.strip():  # a difference is none of what it is of
         return Column(heading=raw.strip())
-    text = from_signs(plainly(raw)).strip("*†^ ")
-    text = _AFTER_COMMA.sub(lambda match: f" ({match[1] or match[2]})", text)
+    text = heading_from_signs(plainly(raw)).strip("*†^ ")
+    text = _AFTER_COMMA.sub(lambda match: f" ({match[1] or match[2]})" if _is_unit_of(match) else match[0], text)
     if (axis := _BRACKET.search(text)) and axis[1].strip().upper() in _AXES:
         return Column(heading=raw.strip(), field=_AXES[axis[1].strip().upper()], kind="count")  # `data (FSDP)`
     if (symbol := A_SYMBOL.fullmatch(text)) is not None and by_measure(text) is None and (of := read_heading(symbol[1])).field:
         return replace(of, heading=raw.strip())
+    if (named := _NAMED_LAST.search(text)) and _OF_AN_AXIS.search(heading_in_english(text, surely=True)):
+        return Column(heading=raw.strip(), field=_AXES[named[1]], kind="count")  # `parallelism of data, DP`
     if text == "S":
         return Column(heading=raw.strip(), field="seq", kind="count")  # seconds are written small
     if _FROM_THERE.fullmatch(text):
@@ -172,10 +201,14 @@ def read_heading(raw: str) -> Column:
     if (six := _OF_SIX.search(text)) and (of_six := read_heading(text[: six.start()])).field == "tflops":
         return replace(of_six, heading=raw.strip())
     text = _THOUSANDS_OF.sub(r"\2 (\1)", _OF_BOTH.sub(r"/\1/\2", _INVERSE.sub(r"/\1", text)))
+    if (english := heading_in_english(text)) != text:
+        column = read_heading(english)
+        if column.field and column.field not in _ANYTHING or rate_of_each(english) is not None:
+            return replace(column, heading=raw.strip())
     inside = [part for group in _BRACKET.findall(text) for part in re.split(r"[,;]", group)]
     plain = normal(_BRACKET.sub(" ", text))
     whole = normal(text)
-    if whole not in BY_NAME and is_elsewhere(whole):
+    if whole not in BY_NAME and (is_elsewhere(whole) or is_elsewhere(normal(heading_in_english(text)))):
         return Column(heading=raw.strip())
     # A rate in brackets says of what the rest is the name: `throughput/GPU (tok/s)`.
     rated = any(" per " in f"{normal(part)} " for part in inside)
@@ -193,11 +226,13 @@ def read_heading(raw: str) -> Column:
         inside += [word for word in plain.split() if word[1:] in ("b", "ib", "o", "io")]
     if found is None and (bare := without_version(text)) != text and (either := read_heading(bare)).field in MEASURES:
         return replace(either, heading=raw.strip())
+    if found is None and (of_one := _TIME_OF_ONE.search(form(text))):
+        found = ("tokens_per_s" if "tokens" in of_one[0] else "samples_per_s"), "rate"
+    found = found or (None if _parts(text) else translated(plain))
     if found is None or _OTHER_LETTERS.search(text):
-        english = in_english(text, surely=True)
-        column = read_heading(english) if english not in (text, raw) else None
-        if column is not None and column.field != "iteration":  # a step may be anything
-            return replace(column, heading=raw.strip())
+        english = heading_in_english(text, surely=True)
+        if english not in (text, raw) and (told := read_heading(english)).field not in _ANYTHING:
+            return replace(told, heading=raw.strip())
     if found is None:
         parts = _parts(text) or next(filter(None, map(_parts, _BRACKET.findall(text))), ())
         others = () if parts else (read_heading(other) for other in respelled(text))
@@ -213,9 +248,10 @@ def read_heading(raw: str) -> Column:
     for part in inside:
         part = part.strip()
         words_in = normal(part)
-        if field in ("gbs", "mbs") and (re.search(r"\btok(?:en)?s?\b", words_in) or part == "T"):
+        of_tokens = part == "T" or re.search(r"\btok(?:en)?s?\b", words_in) or batch_of_tokens(raw) is not None
+        if field in ("gbs", "mbs") and of_tokens:
             return Column(heading=raw.strip())  # a batch of tokens is no number of samples
-        unit = _UNIT_WORDS.get(words_in or part, unit)
+        unit = _UNIT_WORDS.get(_EACH_ONE.sub("", words_in) or part, unit)
         per = _heading_per(words_in) or per
         if field == "throughput" and (rate := BY_NAME.get(words_in) or by_measure(words_in)):
             field, kind = rate
@@ -230,8 +266,10 @@ def read_heading(raw: str) -> Column:
         return Column(heading=raw.strip())  # `Wall time [h]` is that of a run
     if field == "throughput":
         return Column(heading=raw.strip(), field="throughput", kind="rate")
-    if field == "mem_value" and unit == "%":
-        return Column(heading=raw.strip())  # a share of what a device has
+    if field in ("mem_value", "dtype") and "%" in (unit, *map(str.strip, inside)):
+        return Column(heading=raw.strip())  # a share of what a device has, or of answers that were right
+    if kind == "rate" and "node" in {_heading_per(plain), *(_heading_per(normal(part)) for part in inside)}:
+        return Column(heading=raw.strip())  # see `rate_of_each`
     if field == "sec_per_it" and any(_OF_DEVICES.fullmatch(normal(part)) for part in inside):
         return Column(heading=raw.strip())  # `Time (GPU hours)`
     unit += a_time
@@ -241,6 +279,7 @@ def read_heading(raw: str) -> Column:
     return Column(heading=raw.strip(), field=field, kind=kind, unit=unit, per=per, formula=formula)
 
 
+_EACH_ONE = re.compile(rf" per (?:{'|'.join(sorted(EACH))})$")
 _AFTER, _BEFORE = r"after|new|ours|this pr|pr|patched|current|now", r"before|old|baseline|base|main|master|previous|prev"
 _VERSION = re.compile(rf"(?<![\w.])(?:({_AFTER})|({_BEFORE})|v?(\d+(?:\.\d+)+)\w*)(?![\w.])", re.IGNORECASE)
 """What tells columns of one measure apart that stand side by side: before a change and after it, or by release."""
@@ -333,8 +372,8 @@ def _parts(text: str) -> tuple[str, ...]:
 _OF_TOKENS = re.compile(
     r"(?:(?P<a>k|m|million|thousand|mio) ?)?tok(?:en)?s? (?:(?P<b>k|m) )?per (?:global |optimizer |opt |training )?"
     r"(?:global )?(?:it|iter|iteration|step|batch|update)(?: global)?(?: (?P<c>k|m|1e3|1e6))?"
-    r"|(?:global ?|total |effective )?(?:gbs|batch ?(?:size)?|bsz?)(?: in| of)? ?\b"
-    r"(?:(?P<d>k|m|millions?(?: of)?|thousands?(?: of)?|mio) ?)?"
+    r"|(?:global ?|total |effective )?(?:gbs|batch ?(?:size)?(?: global)?|bsz?)(?: in| of)? ?\b"
+    r"(?:(?P<d>k|m|millions?|thousands?|mio)(?: of)? ?)?"
     r"(?:t|toks?|tokens?)(?: (?P<e>k|m|1e3|1e6))?"
 )
 
@@ -349,7 +388,8 @@ def batch_of_tokens(heading: str) -> str | None:
     `tokens/step`, `GBS (Mtok)`, `Global batch (tokens)`, `GlobalBatchSize (T)`, `Token pro Schritt`"""
     if len(heading) > LONGEST_HEADING:
         return None
-    words = re.sub(r"\b(?:num|number of|nr of|avg|total) (?=\S* ?tok)", "", normal(in_english(plainly(heading), surely=True)))
+    words = normal(heading_in_english(plainly(heading), surely=True))
+    words = re.sub(r"\b(?:num|number of|nr of|avg|total) (?=\S* ?tok)", "", words)
     match = _OF_TOKENS.fullmatch(words)
     return None if match is None else next((_MANY_TOKENS.get(unit[-1], unit[0].upper()) for unit in match.groups() if unit),
                                              "").replace("T", "K")  # fmt: skip
@@ -358,7 +398,8 @@ def batch_of_tokens(heading: str) -> str | None:
 @lru_cache(maxsize=4096)
 def rate_of_each(heading: str) -> Column | None:
     """The column of a rate that a record has of all devices alone: that of a node, `tok/s/node`, and samples of a device."""
-    text = _THOUSANDS_OF.sub(r"\2 (\1)", _OF_BOTH.sub(r"/\1/\2", _INVERSE.sub(r"/\1", in_english(plainly(heading)))))
+    text = heading_in_english(plainly(heading), surely=True)
+    text = _THOUSANDS_OF.sub(r"\2 (\1)", _OF_BOTH.sub(r"/\1/\2", _INVERSE.sub(r"/\1", text)))
     units = (_UNIT_WORDS.get(part.strip().casefold(), "") for part in _BRACKET.findall(text))
     many = next((unit for unit in units if unit in ("K", "M")), "")
     words = {*form(text).split()} - {"per", "throughput", "avg", "mean", "k", "m", "device"} - _OF_TRAINING
@@ -390,7 +431,7 @@ _BESIDE_SUMS = frozenset("grad grads gradient gradients gradiente de di del step
 @lru_cache(maxsize=4096)
 def accumulates(heading: str) -> bool:
     """Whether a column counts the micro-batches that one step sums: `grad. acc.`, `accum steps`, `micro-batches`."""
-    words = {*normal(in_english(heading)).split()}
+    words = {*normal(heading_in_english(heading)).split()}
     named = words & _SUMS or {"micro", "batches"} <= words
     return bool(named) and words <= _SUMS | _BESIDE_SUMS
 
@@ -444,7 +485,7 @@ _OF_A_DEVICE = {"bs", "bsz", "batch size", "batch"}
 
 def is_any_batch(heading: str) -> bool:
     """Whether a column beside the accumulation is taken for the micro-batch for its company alone: `bs`."""
-    return normal(in_english(heading)) in _OF_A_DEVICE
+    return normal(heading_in_english(heading)) in _OF_A_DEVICE
 
 
 _OF_EACH_DEVICE = frozenset(f"per {device}" for device in EACH)
@@ -472,7 +513,7 @@ def _settled(given: tuple[Column, ...]) -> list[Column]:
     if "mbs" not in named and any(accumulates(column.heading) for column in columns):
         # `bs | GA`: the batch that is accumulated is a device's.
         columns = [Column(heading=one.heading, field="mbs", kind="count") if one.field == "gbs"
-                   and normal(in_english(one.heading)) in _OF_A_DEVICE or normal(one.heading) in _OF_EACH_DEVICE else one
+                   and is_any_batch(one.heading) or normal(one.heading) in _OF_EACH_DEVICE else one
                    for one in columns]  # fmt: skip
         named = {column.field for column in columns}
     for at, column in enumerate(columns):
@@ -530,6 +571,7 @@ def _heading_unit(kind: Kind, plain: str) -> str:
 
 _OF_DEVICES = re.compile(rf"(?:{'|'.join(EACH)}) ?(?:hours?|h|hrs?|days?|d|min(?:ute)?s?)")
 _A_TIME = re.compile(r"\bper (?:(?:gpu|node|device|chip|process|rank|card) per )?(min|minute|h|hr|hour|day|d)s?\b")
+_TIME_OF_ONE = re.compile(r"\btime per (?:training )?(?:tokens|samples)\b")
 _FOR_ONE = re.compile(r"\b(s|ms|us|min)(?: (?:gpu|device))? per (?:\w+ )?(?:tokens|samples)\b(?! per s\b)")
 
 
@@ -537,6 +579,8 @@ def _rate_time(whole: str) -> str:
     """What a rate is per, where that is no second: `/min`, `/h`, `/d`, and `s/`, `ms/`, `us/` of what is the time of one."""
     if (one := _FOR_ONE.search(form(whole))) is not None:
         return f"{one[1]}/"
+    if _TIME_OF_ONE.search(said := form(whole)):
+        return next((f"{unit}/" for unit in ("ms", "us", "min") if unit in said.split()), "s/")
     time = _A_TIME.search(whole)
     return "" if time is None else f"/{'min' if time[1][0] == 'm' else time[1][0]}"
 

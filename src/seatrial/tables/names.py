@@ -72,7 +72,7 @@ heads:
     attn heads, query heads, q heads, n attn heads, num query heads
 ffn:
     ffn hidden, mlp hidden size, mlp hidden, mlp size, mlp width, ffn width, d ffn, ffn hidden dim, feed forward dim,
-    feedforward dim, feed forward size
+    feedforward dim, feed forward size, intermediate dim, ffn intermediate dim, ffn intermediate size, ffn dim
 vocab:
     n vocab, vocab tokens
 size_label:
@@ -86,7 +86,8 @@ recompute:
 zero_stage:
     deepspeed stage, stufe, zero stufe, zero optimization stage, ds zero, ds zero stage, deepspeed zero, fsdp zero stage
 dtype:
-    torch dtype, num format, number format, numeric format, numerics, compute precision, training precision,
+    torch dtype, num format, number format, numeric format, numerics, numeric precision, precision of training,
+    compute precision, training precision,
     compute dtype, prec, mixed precision, train precision, amp, amp dtype
 engine:
     software, training framework, train framework, training stack, stack, trainer, training library, training engine,
@@ -264,7 +265,8 @@ def looked_up(text: str) -> tuple[str, Kind] | None:
 
 
 _OF_ALL = frozenset("total agg aggr aggregate aggregated cluster system overall global all sum whole job".split())
-_BESIDE = frozenset("throughput rate speed perf performance train training model est estimated per of the in".split())
+_BESIDE = frozenset("throughput rate speed perf performance train training model est estimated per of the in at with and "
+                    "processed trained".split())  # fmt: skip
 _BESIDE |= _AVERAGED
 _LONG = frozenset("min mins minute minutes h hr hrs hour hours day days d".split())
 """Times that a rate may be per, where the heading says per."""
@@ -274,6 +276,7 @@ _OF_TIME = frozenset("time timing latency duration elapsed wallclock t".split())
 _CLOCK = frozenset("s ms us".split())
 _SHARE = frozenset("% percent percentage pct fraction".split())
 _OF_PEAK = frozenset("peak theoretical flops flop tflops s utilization".split()) | _SHARE
+_OF_SHARE = frozenset("flops utilization hardware hw % percent pct fraction frac share ratio theoretical peak".split())
 _OF_FLOPS = frozenset("tflops gflops flops s hardware hw node".split())
 _MEMORY, _BYTES = frozenset("mem memory ram vram hbm".split()), frozenset("gb gib mb mib go gio bytes".split())
 _OF_MEMORY = frozenset("peak max maximum alloc allocated reserved active used usage use footprint d m cuda torch nvidia smi "
@@ -304,6 +307,8 @@ def by_measure(text: str) -> tuple[str, Kind] | None:
         timed = set()
     if not timed and rest & _OF_A_STEP and (words & _OF_TIME or rest & {*_CLOCK, "min"}) and not each | of_all:
         return "sec_per_it", "seconds"
+    if len(which := words & {"mfu", "hfu"}) == 1 and rest - which <= _OF_SHARE:
+        return which.pop(), "percent"
     if rest <= _OF_PEAK and ("peak" in rest and rest & _SHARE or rest == {"utilization", "%"} and not each):
         return "mfu", "percent"
     if rest <= _OF_MEMORY | {"node"} and (rest & _MEMORY or len(rest & _BYTES) == 1) and not of_all:
@@ -325,3 +330,50 @@ def _counts_devices(words: list[str]) -> bool:
     named = [match for word in words if (match := _DEVICE.fullmatch(word))]
     others = {word for word in words if not _DEVICE.fullmatch(word) and not re.fullmatch(r"\d{2,3}(?:gb|g)", word)}
     return len(named) == 1 and others <= {*_COUNTING, "gpus", "gpu"} and bool(named[0].group(1) or others)
+
+
+_BESIDE_NAMES = frozenset("of the in for at to with and num number no count degree is per % percent pct "
+                          "fraction share do dos das da en em het een im beim al w z v po".split())  # fmt: skip
+
+
+_IN_ANY_ORDER = frozenset("count size percent memory seconds recompute zero dtype outcome state word".split())
+"""Kinds of columns whose names are told whatever the order of their words."""
+
+
+def _bag(words: str) -> frozenset[str]:
+    """A name without regard to the order of its words, whether one or several are meant, and how a count is said."""
+    said = ({"dimension": "size", "dim": "size", "parallelism": "parallel"}.get(word, word) for word in words.split())
+    one = (word.removesuffix("s") if len(word) > 3 and not word.endswith("ss") else word for word in said)
+    return frozenset(one) - _BESIDE_NAMES
+
+
+def _by_bag() -> dict[frozenset[str], tuple[str, Kind]]:
+    found: dict[frozenset[str], set[tuple[str, Kind]]] = {}
+    for name, entry in BY_NAME.items():
+        if _BESIDE_NAMES.isdisjoint(name.split()) and entry[1] in _IN_ANY_ORDER and len(bag := _bag(name)) > 1:
+            found.setdefault(bag, set()).add(entry)
+    return {bag: entries.pop() for bag, entries in found.items() if len(entries) == 1}
+
+
+_BY_BAG = _by_bag()
+
+
+_OF_A_COUNT = frozenset("of the num number no count degree total training de do di".split())
+"""What stands beside the name of a count and leaves it that: `degree TP`, but not `with TP`."""
+
+
+def translated(text: str) -> tuple[str, Kind] | None:
+    """What a heading means whose words were put into English one by one: `length of sequence`, `parallelism data`."""
+    words = normal(text)
+    bag = _bag(words)
+    if "per" in words.split():
+        each = {*words.split()} & {"node", "nodes"}
+        return ("procs_per_node", "count") if each and bag <= {"gpu", "gpus", "node", "total", "device"} else None
+    for fewer in (bag, bag - {"total", "training"}):
+        if found := _BY_BAG.get(fewer):
+            return found if found[1] == "percent" or not {*words.split()} & _SHARE else None
+        if len(fewer) == 1 < len(words.split()) and fewer != {"step"} and len({*words.split()} - _OF_A_COUNT) == 1:
+            (one,) = fewer
+            found = BY_NAME.get(one) or (BY_NAME.get(f"{one}s") if len(one) > 2 else None)
+            return found if found and found[1] in ("count", "size") else None
+    return None

@@ -19,6 +19,9 @@ _TEX_SIGNS = {"times": "×", "cdot": "·", "mu": "µ", "ell": "loss", "Delta": "
 _TEX_WORD = re.compile(r"\\(?:([A-Za-z]+)|([^A-Za-z\s]))\s?")
 _MARKS = re.compile(r"[↑↓⇑⇓⬆⬇†‡§¶®™]+|(?<=[\w.)]\s)\[[acefg1-9*]\](?=\s|$)|(?<=[\w)\]])(?<!10)[⁰¹²³⁴-⁹ᵃᵇᶜ]+(?=\s|$|[(\[])"
                     r"|※\s?\d*|\?+$|(?<=\w)\*+(?=\s|$)")  # fmt: skip
+_SHORT = re.compile(r"\b(tok|sec|samp|seq|iter|thr|Mrd|mrd|mld|Mio|mio|млн|млрд|трлн|тыс|tys|tsd|Tsd|mln)\.(?=[/ )\]]|$)")
+_STUNDEN = re.compile(r"\bStd\.(?=[)\]]|$)")
+_APOSTROPHE = re.compile(r"(?<=[A-Z])['’]s\b")
 _POWERS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
 _OF_TEN = re.compile(r"[x×·*]?\s?10\s?(?:\^\{?(\d{1,2})\}?|([⁰¹²³⁴-⁹]{1,2}))")
 _BRACES = re.compile(r"(?<!\^)\{([^{}]*)\}")
@@ -48,12 +51,13 @@ def _tex_word(match: re.Match[str]) -> str:
 @lru_cache(maxsize=4096)
 def spelled(text: str) -> str:
     """Without the marks of notes; a power of ten is written small: `(×10³)` as `(1e3)`."""
-    if text.isascii() and not set("?^*[{|").intersection(text):
+    if text.isascii() and not set("?^*[{|'.").intersection(text):
         return text
     if not text.isascii():
         text = text.translate(_WIDE)
     text = "vocab" if text == "|V|" else _BRACES.sub(r"(\1)", text)
     text = _OF_TEN.sub(lambda match: f"1e{match[1] or match[2].translate(_POWERS)}", text)
+    text = _STUNDEN.sub("h", _APOSTROPHE.sub("s", _SHORT.sub(r"\1", text)))
     return " ".join(_MARKS.sub(" ", text).split()) if _MARKS.search(text) else text.strip()
 
 
@@ -77,6 +81,9 @@ _BESIDE = re.compile(rf"\s*[,;–—-]?\s*(?:[(\[](?:in )?(?:{_IN_BRACKETS})[)\]
 """What is said beside a quantity and changes nothing of what it is."""
 
 
+_COUNTED_IN = re.compile(r"[,;]?\s+(?:incl|excl)(?:\.|uding|uded)?\s.*$", re.IGNORECASE)
+
+
 def respelled(text: str) -> Iterator[str]:
     """Other ways to say the same, the nearest first; none says less of the quantity."""
     if (known := _without_typos(text)) != text:
@@ -86,6 +93,8 @@ def respelled(text: str) -> Iterator[str]:
         yield _MODULES.sub("", apart)
     if (apart := _A_CAMEL.sub(lambda match: _CAMEL.sub(" ", match[0]), text)) != text:
         yield apart
+    if (fewer := _COUNTED_IN.sub("", text)) != text and fewer:
+        yield fewer
     if (fewer := " ".join(_BESIDE.sub(" ", text).split()).strip(" ,;:-")) != text and fewer:
         yield fewer
 

@@ -158,24 +158,24 @@ s: 초
 _LIGATURES = str.maketrans({"œ": "oe", "Œ": "Oe", "ß": "ss", "æ": "ae", "ł": "l", "Ł": "L", "ø": "o"})
 
 
-def _table(text: str) -> dict[str, str]:
+def words_of(text: str) -> dict[str, str]:
     pairs = (line.split(":") for line in text.strip().splitlines())
     return {word.strip(): english for english, words in pairs for word in words.split(",") if " " not in word.strip()}
 
 
-def _signs(text: str) -> dict[str, str]:
+def signs_of(text: str) -> dict[str, str]:
     lines = re.sub(r",\s+", ",", text.strip()).splitlines()
     return {sign.strip(): name for name, _, signs in (line.partition(":") for line in lines) for sign in signs.split(",")}
 
 
-_STRONG, _BESIDE, _BY_SIGN = _table(_WORDS), _table(_WEAK), _signs(_SIGNS)
-_SIGN = re.compile("|".join(map(re.escape, sorted(_BY_SIGN, key=len, reverse=True))))
-_HAS_SIGN = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]")
-_OF_ONE_NODE = re.compile(r"(?<=per )(?:nodes|no)\b|(?<=/)nodes\b", re.IGNORECASE)
+STRONG, BESIDE, BY_SIGN = words_of(_WORDS), words_of(_WEAK), signs_of(_SIGNS)
+_SIGN = re.compile("|".join(map(re.escape, sorted(BY_SIGN, key=len, reverse=True))))
+HAS_SIGN = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]")
+OF_ONE_NODE = re.compile(r"(?<=per )(?:nodes|no)\b|(?<=/)nodes\b", re.IGNORECASE)
 """`je Knoten`, `por nó`: of one, where the word is that of several or means something else by itself."""
-_LENGTH = re.compile(r"\blength (?:of )?(?:the )?sequences?\b", re.IGNORECASE)
-_UNITS = {"Go", "Gio", "Mo", "Mio"}
-_WORD = re.compile(r"[^\W\d_]+")
+LENGTH = re.compile(r"\blength (?:of )?(?:the )?sequences?\b", re.IGNORECASE)
+UNITS = {"Go", "Gio", "Mo", "Mio"}
+WORD = re.compile(r"[^\W\d_]+")
 _MARKS = re.compile(r"[\u0300-\u036f]")
 
 
@@ -184,29 +184,29 @@ def plain_letters(text: str) -> str:
     return text if text.isascii() else _MARKS.sub("", unicodedata.normalize("NFKD", text.translate(_LIGATURES)))
 
 
-def from_signs(text: str) -> str:
+def fromsigns_of(text: str) -> str:
     """With the words of Japanese and Chinese tables in English."""
-    if text.isascii() or not _HAS_SIGN.search(text):
+    if text.isascii() or not HAS_SIGN.search(text):
         return text
-    text = re.sub(" {2,}", " ", _SIGN.sub(lambda match: f" {_BY_SIGN[match.group()]} ", text)).strip()
+    text = re.sub(" {2,}", " ", _SIGN.sub(lambda match: f" {BY_SIGN[match.group()]} ", text)).strip()
     return re.sub(r"/node\w", "/node", re.sub(r" ?([/()]) ?", r"\1", text)).replace("(", " (")
 
 
 def in_english(text: str, *, surely: bool = False) -> str:
     """`surely`: the text is known to be no English."""
-    if (signs := from_signs(text)) != text:
+    if (signs := fromsigns_of(text)) != text:
         return signs
     plain = plain_letters(text)
-    words = _WORD.findall(plain)
+    words = WORD.findall(plain)
     # The gigaoctet stands behind a number, or as a unit in brackets: English begins sentences with Go.
-    units = {word for word in _UNITS.intersection(words) if re.search(rf"(?:\d ?|[(\[]){word}\b", plain)}
-    if not surely and not units and _STRONG.keys().isdisjoint(map(str.lower, words)):
+    units = {word for word in UNITS.intersection(words) if re.search(rf"(?:\d ?|[(\[]){word}\b", plain)}
+    if not surely and not units and STRONG.keys().isdisjoint(map(str.lower, words)):
         return text
 
     def translated(match: re.Match[str]) -> str:
         word = match.group()
-        if word in _UNITS:
-            return _STRONG[word] if word in units else word
-        return _STRONG.get(word.lower()) or _BESIDE.get(word.lower()) or word
+        if word in UNITS:
+            return STRONG[word] if word in units else word
+        return STRONG.get(word.lower()) or BESIDE.get(word.lower()) or word
 
-    return _LENGTH.sub("sequence length", _OF_ONE_NODE.sub("node", _WORD.sub(translated, plain)))
+    return LENGTH.sub("sequence length", OF_ONE_NODE.sub("node", WORD.sub(translated, plain)))

@@ -74,6 +74,8 @@ def read_cell(column: Column, raw: str) -> Cell:
     text, flags = take_flags(text)
     if column.kind in ("word", "size") or not text:
         plain = re.sub(r"(?<=\d),(?=\d{3}\b)", "", text)
+        if column.unit == "億" and NUMBER.fullmatch(plain):
+            text = f"{float(plain) / 10:g}B"  # hundreds of millions
         sized = f"{plain}{column.unit}" if column.unit and plain.replace(".", "", 1).isdigit() else text
         size = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmbt])", sized, re.IGNORECASE) if column.kind == "size" else None
         text = size.group(1) + size.group(2).upper() if size else text
@@ -87,6 +89,8 @@ _A_SECOND = re.compile(r"\s?(?:/|per |p)\s?s(?:ec)?(?!\w)")
 _OF_ALL = re.compile(rf"\s?([KMGT]i?B|[GM]i?)?\s?(?:/|of|von|de|sur|out of)\s?({NUMBER.pattern})\s?([KMGT]i?B|[GM]i?)?"
                      r"(?![\w/.])", re.IGNORECASE)
 """`61.2/80 GiB`, `61GB of 80GB`: what is used of what the device has."""
+_IN_THOUSANDS, LEAST_TYPED_OUT = frozenset({"vocab", "iteration"}), 1000
+"""Counts that a heading may have in thousands, and from which figure on they were typed out all the same."""
 _MYRIADS = re.compile(r"\s?([万萬亿億])(?!\w)")
 
 
@@ -126,6 +130,8 @@ def _number_cell(column: Column, text: str, flags: tuple[str, ...]) -> Cell:
         if value > LONGEST_SEQUENCE_K:
             return Cell(flags=flags, unread=f"{value:g} thousand tokens are no sequence")
         value, rest = value * 1024, rest[1:] if rest[:1] in tuple("kKM") else rest
+    if column.field in _IN_THOUSANDS and column.unit in units.THOUSANDS and value < LEAST_TYPED_OUT:
+        value = round(value * units.THOUSANDS[column.unit], 3)
     if (other := "" if unit else units.foreign(column.kind, rest)) or (other := _other_rate(column, unit)):
         return Cell(flags=flags, unread=f"{text!r} is {other}")
     if rest and (rest[0] not in " ([{" or rest.lstrip()[:1].isdigit()):

@@ -97,7 +97,7 @@ def tera(value: float, unit: str) -> float:
     return shifted(value, places) if places else value
 
 
-THOUSANDS = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "万": 1e4, "萬": 1e4}
+THOUSANDS = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "万": 1e4, "萬": 1e4, "億": 1e8}
 
 
 def inverts(unit: str) -> bool:

@@ -15,7 +15,7 @@ from seatrial.notes.lint.columns.relations import GRAVE, RELATIONS, SMALL, Relat
 from seatrial.notes.lint.headings import EXTRA
 from seatrial.notes.lint.row import MEASURED, Row
 from seatrial.tables.headings import clean, normal
-from seatrial.tables.tongues import in_english
+from seatrial.tables.worded import heading_in_english
 
 BY_WHAT_IS_UNSAID = ("GPUs of a replica", "micro-batches of all replicas")
 """Relations that hold where what nobody says is the same in every row: two rows that deny them show that it is not."""
@@ -105,7 +105,7 @@ def _of_other_nodes(row: Row, relation: Relation) -> bool:
 @functools.lru_cache(maxsize=1024)
 def _of_a_node(heading: str) -> bool | None:
     """Whether a heading is of a node, or of a device; None where it says neither."""
-    said = {match[1] is not None for match in _PER.finditer(normal(in_english(clean(heading), surely=True)))}
+    said = {match[1] is not None for match in _PER.finditer(normal(heading_in_english(clean(heading), surely=True)))}
     return said.pop() if len(said) == 1 else None
 
 

@@ -17,7 +17,7 @@ from seatrial.notes.lint.headings import EXTRA, field_of, is_extra
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.tables.headings import clean, normal
-from seatrial.tables.tongues import in_english
+from seatrial.tables.worded import heading_in_english
 
 _QUALITY = re.compile(r"\b(?:loss(?:es)?|ppl|perplexity|nll|bpb|bits per byte|cross entropy|train|val|valid|validation|eval|"
                       r"perte|verlust|perdida|perplexite|rouge\w*|bleu|acc(?:uracy)?)\b|损失|困惑度|損失|потер",
@@ -40,7 +40,7 @@ def check(sheet: Sheet) -> list[Finding]:
 
 @functools.lru_cache(maxsize=4096)
 def _of_quality(heading: str) -> bool:
-    words = normal(in_english(clean(heading), surely=True))
+    words = normal(heading_in_english(clean(heading), surely=True))
     return bool(_QUALITY.search(words) or _QUALITY.search(heading)) and not _OTHER.search(words)
 
 

@@ -21,7 +21,7 @@ from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.tables.elsewhere import is_elsewhere
 from seatrial.tables.headings import batch_of_tokens, clean, normal, older, plainly, read_heading, without_version
-from seatrial.tables.tongues import in_english
+from seatrial.tables.worded import heading_in_english
 
 Terms = tuple[tuple[str, int], ...]
 _ALL = ((("tokens_per_s", -1),), (("samples_per_s", -1),), (("tokens_per_s_per_process", -1), ("world", -1)),
@@ -155,7 +155,7 @@ def _hours(rows: list[Row]) -> Iterator[Way]:
 def _spent(headings: tuple[str, ...]) -> list[tuple[str, str, float, str]]:
     """Columns of device or node hours, with the one that says how long it took, how many hours its unit has and what they are
     hours of."""
-    names = {heading: normal(in_english(clean(heading), surely=True)) for heading in extras(headings)}
+    names = {heading: normal(heading_in_english(clean(heading), surely=True)) for heading in extras(headings)}
     times = [(EXTRA + heading, 24.0 if unit[1] else 168.0 if unit[2] else 1.0) for heading, words in names.items()
              if (unit := _LASTS.fullmatch(words))]  # fmt: skip
     return [(EXTRA + heading, *times[0], "nodes" if of[1] else "world") for heading, words in names.items()
@@ -185,7 +185,7 @@ def _kind(heading: str) -> _Kind | None:
     if batch_of_tokens(heading) is not None:
         return _OF_A_STEP
     plain = plainly(heading)
-    words = f"{normal(in_english(plain, surely=True))} {' '.join(re.findall('[$€£]', plain))}"
+    words = f"{normal(heading_in_english(plain, surely=True))} {' '.join(re.findall('[$€£]', plain))}"
     if is_elsewhere(words):
         return None
     if _HOURLY.search(words) and _MONEY.search(words):

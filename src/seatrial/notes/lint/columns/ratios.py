@@ -22,7 +22,7 @@ from seatrial.notes.lint.phases.ledger import THOUSAND, Cell, Law, name_of
 from seatrial.notes.lint.phases.quantities import GAIN, Equation
 from seatrial.notes.lint.row import Row
 from seatrial.tables.headings import clean, normal, read_heading
-from seatrial.tables.tongues import in_english
+from seatrial.tables.worded import heading_in_english
 
 FEWEST, MOST_ROWS, MOST_COLUMNS = 2, 24, 8
 CLOSE, OFF = 0.002, 0.06
@@ -66,7 +66,7 @@ def is_of_two(heading: str) -> bool:
     """Whether a heading says that one thing is held against another."""
     if read_heading(heading).field or kind_beside(heading) or "%" in heading:
         return False
-    words = normal(in_english(clean(heading), surely=True))
+    words = normal(heading_in_english(clean(heading), surely=True))
     if re.search(r"\b(?:per|hours?|h|s|sec|cost|price|efficiency)\b|[$€£]", words):
         return False
     return bool(_OF_TWO.search(words) or _OF_TWO.search(clean(heading)) or _ONE_OVER.fullmatch(clean(heading)))

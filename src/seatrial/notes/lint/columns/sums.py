@@ -22,7 +22,7 @@ from seatrial.notes.lint.headings import LATER, field_of, is_extra
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.tables.headings import clean, normal
-from seatrial.tables.tongues import in_english
+from seatrial.tables.worded import heading_in_english
 
 FEWEST, LEARNED, MOST_ROWS, MOST_COLUMNS = 3, 24, 200, 16
 WINDOW = 0.02
@@ -57,7 +57,7 @@ def check(sheet: Sheet) -> list[Finding]:
 
 @functools.lru_cache(maxsize=4096)
 def is_total(heading: str) -> bool:
-    return _TOTAL.search(normal(in_english(clean(heading), surely=True))) is not None
+    return _TOTAL.search(normal(heading_in_english(clean(heading), surely=True))) is not None
 
 
 def _in_percent(rows: list[Row], heading: str) -> bool:

@@ -16,7 +16,7 @@ from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.tables.headings import clean, normal
-from seatrial.tables.tongues import in_english
+from seatrial.tables.worded import heading_in_english
 
 FEWEST, SHARE, SPREAD, MOST_ROWS = 3, 0.7, 5, 500
 _OF_EACH = re.compile(r"(?:number of )?(?:local experts|expert\w* (?:per|on each|on a|each|a|local) ?"
@@ -37,7 +37,7 @@ def check(sheet: Sheet) -> list[Finding]:
         if len(mates) < FEWEST:
             continue
         for heading in mates[0].record.printed:
-            if "xp" in heading and _OF_EACH.fullmatch(normal(in_english(clean(heading), surely=True))):
+            if "xp" in heading and _OF_EACH.fullmatch(normal(heading_in_english(clean(heading), surely=True))):
                 rows = [row for row in mates[:MOST_ROWS] if row.beside("ep") and row.figure(heading)]
                 for model in dict.fromkeys((row.record.size_label, row.record.experts) for row in rows):
                     found += _odd([row for row in rows if (row.record.size_label, row.record.experts) == model], heading)

@@ -22,7 +22,7 @@ from seatrial.notes.lint.headings import field_of
 from seatrial.tables.elsewhere import is_elsewhere
 from seatrial.tables.headings import batch_of_tokens, normal, plainly, read_heading
 from seatrial.tables.spelled import respelled
-from seatrial.tables.tongues import in_english
+from seatrial.tables.worded import heading_in_english
 
 SECONDS = math.log(3600.0)
 LAWS: tuple[tuple[dict[str, int], float], ...] = (
@@ -157,7 +157,8 @@ _CURRENCY = re.compile(r"\b(?:usd|eur|chf|gbp|jpy|yen|dollars?|euros?|k(?:usd|eu
 _MONEY = re.compile(r"\b(?:costs?|price|kosten|cout|couts|coste|custo|costo|bill|charge|spend|spent|amount|betrag|koszt)\b")
 _PRICE = re.compile(r"\b(?:rate|price|tariff|tarif|preis|prix|precio|prezzo|unit)\b")
 _HOUR, _DAY = r"(?:hours?|hrs?|h)", r"(?:days?|d)"
-_TIMES = tuple((re.compile(rf"(?:.* )?{unit}(?: (?:net|total|wall|used|est|each))?"), hours) for unit, hours in (
+_BESIDE_TIMES = r"(?: (?:net|total|wall|used|est|each))?(?: of)?(?: training| run)?(?: clock)?"
+_TIMES = tuple((re.compile(rf"(?:.* )?{unit}{_BESIDE_TIMES}"), hours) for unit, hours in (
     (_HOUR, 1.0), (_DAY, 24.0), (r"(?:minutes?|mins?)", 1 / 60), (r"weeks?", 168.0)))  # fmt: skip
 _SPENT = re.compile(rf"(?:(?P<k>k) )?(?:.* )?(?:(?P<device>{DEVICE})|(?P<node>node|vm|instance)s?) ?"
                     rf"(?P<unit>{_HOUR}|{_DAY}|min(?:ute)?s?)(?: (?P<m>k|m|thousands?|millions?|1e3|1e6))?"
@@ -166,12 +167,13 @@ _SPENT = re.compile(rf"(?:(?P<k>k) )?(?:.* )?(?:(?P<device>{DEVICE})|(?P<node>no
 _RUN_TIME = re.compile(r"(?:total |full |overall |net |end to end )?(?:(?:train(?:ing)?|run|job|pretraining|wall ?clock|wall|"
                        r"elapsed) ?(?:run ?)?(?:time|duration|length)|run ?time|walltime|duration|elapsed|time to train|"
                        r"train(?:ing)? runtime|t (?:train|wall|total|run))(?: total| elapsed)?(?: (?P<unit>s|secs?|seconds?))?")
-_TOKENS = re.compile(r"(?:.* )?(?:(?P<a>[kmbtg]|mio|mrd|bn) ?)?(?:tokens?|toks?)(?: (?:seen|trained|done|total|in|so far|sum))*"
+_TOKENS = re.compile(r"(?:(?:.* )?(?P<a>[kmbtg]|mio|mrd|bn|(?:b|m|tr)illions?|thousands?)(?: of)? ?|.* )?(?:tokens?|toks?)"
+                     r"(?: (?:seen|trained|done|total|in|so far|sum|of|training|processed|number|num))*"
                      r"(?: (?P<b>[kmbtg]|mm|bn|mrd|mio|billions?|millions?|trillions?|1e\d+))?(?: (?:seen|trained|total))?"
                      r"|(?P<c>[kmbtg])tok(?:en)?s?")  # fmt: skip
 _RATE = re.compile(r"(?P<k>[kmg]|mio)? ?(?:tok(?:en)?s?|tps|wps)(?: per)? (?:s|sec|second)(?P<each> (?:per )?.+)?|"
                    r"(?P<k2>[km])?tps")  # fmt: skip
-_OF_SOME = re.compile(r"\b(?:replicas?|groups?|stages?|pipelines?|experts?|layers?)\b")
+_OF_SOME = re.compile(r"\b(?:nodes?|replicas?|groups?|stages?|pipelines?|experts?|layers?)\b")
 """Of more than a device and less than all."""
 _SAMPLES = re.compile(r"(?:.* )?(?P<k>k)? ?(?:samples?|examples?|sequences|seqs)(?: (?:seen|total|in|done))*(?: (?P<m>[km]))?")
 _ENERGY = re.compile(r"(?:.* )?(?P<k>[kmg])?wh(?: .*)?|(?:.* )?energy (?:.* )?(?P<j>[kmg])?(?:j|joules?)")
@@ -192,6 +194,8 @@ _SO_MANY = re.compile(r"(?P<of>.+?) (?:for|per|pour|fur|por|para|pro|je|to|to tr
 def many(letters: str | None) -> float:
     """What a letter or a word for many stands for."""
     word = (letters or "").casefold()
+    if word.startswith("thous"):
+        return 1e3
     if word[:2] == "1e":
         return float(word)
     return _MANY.get(word) or _MANY.get(word[:2]) or _MANY.get(word[:1], 1.0)
@@ -213,11 +217,11 @@ def meanings(heading: str) -> tuple[Meaning, ...]:
     if (unit := batch_of_tokens(heading)) is not None:
         return (("tokens of a step", many(unit)),)
     plain = plainly(heading)
-    words = normal(in_english(plain, surely=True)).strip().replace("co 2", "co2")
+    words = normal(heading_in_english(plain, surely=True)).strip().replace("co 2", "co2")
     if is_elsewhere(words):
         return ()
     others = (other for other in respelled(plain) if not read_heading(other).field)
-    ways = [(words, plain), *((normal(in_english(other, surely=True)), other) for other in others)]
+    ways = [(words, plain), *((normal(heading_in_english(other, surely=True)), other) for other in others)]
     meant = next(filter(None, (_meant(said, f"{said} {text.casefold()}") for said, text in ways)), ())
     return tuple(one for one in meant if 1 / MOST_UNIT < one[1] < MOST_UNIT)
 
@@ -303,7 +307,8 @@ _PER_RUN = re.compile(r"\bper (?:training )?(?:run|job|training)\b")
 
 def _of_money(words: str, both: str, currency: bool) -> list[Meaning]:
     times = 1e3 if _THOUSANDS.search(both) else 1.0
-    each = re.search(rf"(?:\bper\b|/)\s?(?:(?P<of>[a-z]\w*)[\s-]?(?:and |/ ?)?)??(?P<unit>{_HOUR})\b", both)
+    each = re.search(rf"(?:\bper\b|/|\bof(?: of)? (?=hour))\s?(?:(?P<of>[a-z]\w*)[\s-]?(?:and |/ ?)?)??(?P<unit>{_HOUR})\b",
+                     both)  # fmt: skip
     if each is not None or _PRICE.search(words) and not _PER.search(words):
         of = each["of"] if each is not None else None
         if of and re.fullmatch(r"nodes?|vm|instance|machine", of):

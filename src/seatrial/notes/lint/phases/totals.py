@@ -22,7 +22,7 @@ from seatrial.notes.lint.headings import EXTRA, is_extra
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.tables.headings import NUMBER, clean, normal
-from seatrial.tables.tongues import in_english
+from seatrial.tables.worded import heading_in_english
 
 FEWEST, MOST_ROWS = 2, 500
 _TOTAL = re.compile(r"(?:(?:grand|sub)[ -]?)?(?:total|sum|totals|all|overall)|Σ|∑|summe|gesamt|insgesamt|somme|totale|suma|"
@@ -69,7 +69,7 @@ def is_aggregate(row: Row) -> bool:
 
 def is_added(heading: str) -> bool:
     """Whether a column is of what is added up: hours, money, tokens, memory."""
-    words = f"{normal(in_english(clean(heading), surely=True))} {heading}"
+    words = f"{normal(heading_in_english(clean(heading), surely=True))} {heading}"
     return _ADDED.search(words) is not None or _BYTES.search(words) is not None
 
 
@@ -122,7 +122,7 @@ def _one_row(row: Row, members: list[Row], ways: Callable[[list[float]], list[fl
             continue
         if any(_TWO_FIGURES.search(member.record.printed.get(heading, "")) for member in members):
             continue  # from here to there
-        words = f"{normal(in_english(clean(heading), surely=True))} {heading}"
+        words = f"{normal(heading_in_english(clean(heading), surely=True))} {heading}"
         of_memory = added and len(row.record.printed) <= MOST_OF_PARTS and _BYTES.search(words) is not None
         told = _ADDED.search(words) is not None or of_memory or added and _lasts(cell, members, heading)
         if added and (not told and not is_extra(heading) or _A_RATE.search(words)):

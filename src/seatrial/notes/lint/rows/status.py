@@ -22,8 +22,8 @@ from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.read.statements import read_status
 from seatrial.tables import Problem
 from seatrial.tables.headings import NUMBER, clean, normal, read_heading
-from seatrial.tables.tongues import in_english
 from seatrial.tables.unknown import is_known
+from seatrial.tables.worded import heading_in_english
 
 _CLOCK = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?) ?([kKMG]?)[Hh][Zz]\b")
 _NUMERIC = {"count", "figure", "memory", "seconds", "rate", "percent"}
@@ -161,7 +161,7 @@ MOST_FITTED = 60
 @functools.lru_cache(maxsize=4096)
 def _need_and_said(headings: tuple[str, ...]) -> tuple[list[str], list[str]]:
     """The headings of the memory that is needed, and of whether it fits."""
-    words = {heading: normal(in_english(clean(heading), surely=True)) for heading in headings}
+    words = {heading: normal(heading_in_english(clean(heading), surely=True)) for heading in headings}
     need = [heading for heading, title in words.items() if _NEED.search(title) and not _FITS.search(title)]
     return need, [heading for heading, title in words.items() if _FITS.search(title)]
 

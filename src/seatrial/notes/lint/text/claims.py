@@ -22,7 +22,8 @@ from seatrial.notes.lint.phases.totals import is_aggregate
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.text.figures import figures
 from seatrial.tables.headings import NUMBER, clean, decimal, normal
-from seatrial.tables.tongues import in_english, plain_letters
+from seatrial.tables.tongues import plain_letters
+from seatrial.tables.worded import heading_in_english
 
 MOST_ROWS, MOST_TABLES = 24, 6
 FEWEST_DIGITS = 3
@@ -348,7 +349,7 @@ _COMMON = frozenset(
 
 @functools.lru_cache(maxsize=4096)
 def heading_words(heading: str) -> str:
-    return f"{normal(in_english(clean(heading), surely=True))} {plain_letters(heading).casefold()}"
+    return f"{normal(heading_in_english(clean(heading), surely=True))} {plain_letters(heading).casefold()}"
 
 
 def each_sentence(lines: Sequence[str], longest: int) -> Iterator[tuple[int, str]]:
