@@ -33,6 +33,8 @@ _ADDED = re.compile(r"\b(?:hours?|days?|weeks?|h|costs?|price|usd|eur|dollars?|e
                     r"kwh|mwh|energy|samples|charge)\b|[$€£]", re.IGNORECASE)  # fmt: skip
 _A_RATE = re.compile(r"\bper\b|\ba second\b|rate\b|\bbatch|\bseq|tflops|mfu", re.IGNORECASE)
 _BYTES = re.compile(r"\b[kmgtp]i?b\b|\bmemory\b|\bbytes\b")
+GAPS = 3
+"""Cells that a total leaves empty which does not begin with its name: the settings."""
 MOST_OF_PARTS = 3
 """Columns of a table of parts: what they are, how much, and which share."""
 MOVED, FAR = ("the point moved", "two digits exchanged"), 5.0
@@ -57,10 +59,11 @@ def check(sheet: Sheet) -> list[Finding]:
 
 def _kind(row: Row) -> tuple[bool, bool]:
     """Whether a row is a total, and whether it is a mean."""
-    for cell in row.record.printed.values():
-        if (kind := _named(cell)) is not None:
-            return kind
-    return False, False
+    cells = [cell for cell in row.record.printed.values() if cell and not cell.isspace()]
+    first, second = [*map(_named, cells[:2]), None, None][:2]
+    if first is not None and any(first) or second is None or len(cells) + GAPS > len(row.record.printed):
+        return first or second or (False, False)
+    return second  # `2025-06 | subtotal |  |  |  | 57600`: the first says of what
 
 
 def is_aggregate(row: Row) -> bool:
@@ -86,14 +89,26 @@ def _named(cell: str) -> tuple[bool, bool] | None:
 
 def _rows(mates: list[Row]) -> Iterator[Finding]:
     members: list[Row] = []
+    parts: list[Row] = []
     for row in mates:
         total, mean = _kind(row)
         if not total and not mean:
             members.append(row)
             continue
-        if len(members) >= FEWEST:
-            yield from _one_row(row, members, _sums if total else _means, added=total)
+        of_parts = total and not members and len(parts) >= FEWEST  # the whole below its subtotals
+        if len(members) >= FEWEST or of_parts:
+            for finding in _one_row(row, parts if of_parts else members, _sums if total else _means, added=total):
+                _propose(row, finding)
+                yield finding
+        parts = [] if of_parts else [*parts, row] if total else parts
         members = members if mean else []
+
+
+def _propose(row: Row, finding: Finding) -> None:
+    """What a subtotal should be, for the total of them."""
+    name = EXTRA + (finding.column or "")
+    if finding.line == row.record.source_line and finding.proposed and (value := digits.alone(finding.proposed)):
+        row.propose(name, value, "aggregate")
 
 
 def last_row(mates: list[Row]) -> Iterator[Row]:

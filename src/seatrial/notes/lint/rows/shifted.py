@@ -136,10 +136,13 @@ def _is_constant(row: Row, heading: str) -> bool:
 def _usual(row: Row, heading: str, cell: str) -> bool:
     """Whether another row has such a cell in the column, `10 each` beside `5 each`: a way of writing, and none that strayed."""
     others = (mate.record.printed.get(heading, "").strip() for mate in row.around if mate is not row)
-    return any(_DIGITS.sub("0", other) == _DIGITS.sub("0", cell) for other in others)
+    return any(_DIGITS.sub("0", other) == _DIGITS.sub("0", cell) for other in others) or _SIZED.match(cell) is not None and any(
+        _SIZED.match(mate.record.printed.get(heading, "")) for mate in row.around if mate is not row)  # fmt: skip
 
 
 _DIGITS = re.compile(r"\d+")
+_SIZED = re.compile(r"\s*[\d.]+[BM][ -]+[a-z]")
+"""`8B base`: a name that begins with a size."""
 
 
 def _exchanged(cells: list[str], moved: list[str]) -> list[int]:

@@ -94,11 +94,16 @@ def state(row: Row) -> Iterator[Finding]:
         job = _JOB.search(notes)
         waits = any(_WAITS.fullmatch(row.cell(name)) for name in ("outcome", "state")) or is_aggregate(row)
         told = (row.cell("outcome") or row.cell("state"), *(cell for heading, cell in row.worded.items() if field_of(heading)))
-        if (record.date or job) and not waits and not _has_results(row) and not any(read_status(cell).planned for cell in told):
-            what = [f"a date ({record.date})"] * bool(record.date) + ([f"a job number ({job[0]})"] if job else [])
+        day = record.date if record.date and not _A_PERIOD.fullmatch(record.date) else None
+        if (day or job) and not waits and not _has_results(row) and not any(read_status(cell).planned for cell in told):
+            what = [f"a date ({day})"] * bool(day) + ([f"a job number ({job[0]})"] if job else [])
             yield row.find("dated-but-empty", "warning", f"{' and '.join(what)} but no result: did it run?")
         else:
             yield row.find("plan-only", "info", "never run: no date and no result")
+
+
+_A_PERIOD = re.compile(r"(?:(?:20)?\d\d[ /-]?)?[QTHS][1-4](?:[ /-](?:20)?\d\d)?")
+"""A quarter or half of a year is when something is planned, and not the day on which it ran."""
 
 
 def _has_results(row: Row) -> bool:

@@ -21,6 +21,7 @@ from seatrial.notes.lint import digits
 from seatrial.notes.lint.columns.broken import broken_and_kept
 from seatrial.notes.lint.digits import places, slips
 from seatrial.notes.lint.findings import Finding
+from seatrial.notes.lint.headings import EXTRA
 from seatrial.notes.lint.row import CONFIGURATION, Row
 from seatrial.notes.lint.rows.duplicates import settings
 from seatrial.notes.lint.sheet import Sheet
@@ -257,6 +258,9 @@ def _said(rows: list[Row], at: int, table: _Compared, name: str, values: np.ndar
         like = {abs(math.log(one.value / figure.shown(math.exp(values[nearest])))): one for one in typed
                 if digits.places(one.text) in places and one.value > 0}  # fmt: skip
         moved, how = (like[min(like)].text, like[min(like)].how) if like and min(like) < NEAREST else (moved, how)
+    if moved is not None and any(name in dict(relation.terms) and any(its[:1] == EXTRA for its, _ in relation.terms)
+                                 for relation, _ in broken_and_kept(row)[1]):  # fmt: skip
+        return  # hours, tokens or costs beside it agree with what is printed
     certain = moved is not None and table.denied[at].sum() >= DENIED and abs(table.off[at, nearest]) > CERTAIN
     differ = ", ".join(_differences(row, other))
     if not differ and any(name in relation.measures and len(relation.measures) > 1 for relation, _ in broken_and_kept(row)[1]):

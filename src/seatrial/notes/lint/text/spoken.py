@@ -31,6 +31,7 @@ from seatrial.notes.lint.text.claims import MOST_ROWS, Scope, named, scope_of, s
 from seatrial.notes.lint.text.columns_of import Column, Columns
 from seatrial.notes.lint.text.figures import Figure, figures
 from seatrial.notes.lint.text.sentences import Sentence
+from seatrial.notes.lint.text.summed import ADDED, IN_ALL
 from seatrial.tables.tongues import in_english, plain_letters
 
 MOST_LINES = 4000
@@ -243,6 +244,8 @@ class _About:
         if self._is_given(one, VAGUE if one.about else 0.006):
             yield from self._of_another(one, columns)
             return
+        if one.kind in ADDED and IN_ALL.search(self.text) and self._is_added(one, columns):
+            return
         loosely = self._is_given(one, NEAR)
         meant = self._meant(one, columns)
         if meant is not None:
@@ -263,6 +266,12 @@ class _About:
             level = "warning" if self._foreign else level
             how = f" ({typed.how})" if typed is not None else ""
             yield self._finding(one, column, right, f"no row has it, and {why}{right}{how}", level)
+
+    def _is_added(self, one: Figure, columns: list[Column]) -> bool:
+        """Whether it is what two or three rows below each other have together."""
+        each = [[column.values.get(row, math.nan) for row in self.near] for column in columns]
+        return any(one.near(math.fsum(values[at : at + few]), 0.002) for values in each for few in (2, 3)
+                   for at in range(len(values) - few + 1))  # fmt: skip
 
     def _least(self, one: Figure) -> float:
         """From which share on a figure is another one."""

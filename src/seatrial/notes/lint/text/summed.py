@@ -27,7 +27,7 @@ from seatrial.notes.lint.text.sentences import Sentence
 from seatrial.tables.headings import NUMBER
 
 FEWEST, MOST_ROWS, MOST_LISTED = 2, 500, 12
-_IN_ALL = re.compile(r"\b(?:in total|totals?|total(?:ling|led)|all in all|sums? (?:up )?to|adds? up to|combined|"
+IN_ALL = re.compile(r"\b(?:in total|totals?|total(?:ling|led)|all in all|sums? (?:up )?to|adds? up to|combined|"
                      r"so far|insgesamt|zusammen|gesamt|au total|en total|in totale|итого|всего|in all|somando|(?:al)?together|"
                      r"overall|sums?|summe|somme|suma|soma|somma|totale|totaal|itogo|(?:the )?(?:whole|entire) "
                      r"(?:training|run|campaign|project|schedule|pre-?training)|tutti insieme|nel complesso|samen|razem|"
@@ -80,7 +80,7 @@ def check(sheet: Sheet) -> list[Finding]:
         if text.has(*_WORDS):
             tables = [rows for (its, table), rows in sheet.tables.items() if its == file and table is not None]
             for sentence in text.sentences if tables else ():
-                if _IN_ALL.search(sentence.text):
+                if IN_ALL.search(sentence.text):
                     found += _sentence(sentence, text.lines, tables, file)
             for number, line in enumerate(text.lines, 1) if tables else ():
                 if line[:1] in "#ITSGИ" and _LIST_OF_TOTALS.fullmatch(line):
@@ -180,6 +180,21 @@ def _is_of_one(one: Figure, rows: Sequence[Row]) -> bool:
     return any(one.near(value, NEAR) for column in _whole(one.kind, rows) for value in column.values.values())
 
 
+def _of_named(one: Figure, rows: list[Row], text: str) -> bool:
+    """Whether it is the sum of the rows whose names begin with a word of the sentence: `the two 14b-main legs together`."""
+    spoken = text.casefold()
+    named: dict[str, list[Row]] = {}
+    for row in rows:
+        for word in {word for cell in [*row.cells.values()][:2] for word in _STEM.findall(cell.casefold())}:
+            named.setdefault(word, []).append(row)
+    groups = [its for word, its in named.items() if FEWEST <= len(its) < len(rows) and word in spoken]
+    return any(one.near(math.fsum(column.values[row] for row in its), NEAR / 4) for its in groups
+               for column in _whole(one.kind, rows))  # fmt: skip
+
+
+_STEM = re.compile(r"[^\W\d_][\w.]{2,}(?:-[^\W\d_]\w+)*|\d\w*-[^\W\d_]{3,}")
+
+
 def _blamed(one: _Said, rows: list[Row]) -> Finding | None:
     """The one row whose figure makes up for what a total is off by."""
     columns = _whole(one.figure.kind, rows)
@@ -197,6 +212,7 @@ def _blamed(one: _Said, rows: list[Row]) -> Finding | None:
 
 
 def _told(said: list[_Said], file: str, of_rows: bool, rows: list[Row], text: str) -> Iterator[Finding]:
+    said = [one for one in said if one.agrees or not text or not _of_named(one.figure, rows, text)]
     proven = of_rows or any(one.agrees for one in said)
     for one in said:
         meant, figure = one.sums[-1], one.figure
