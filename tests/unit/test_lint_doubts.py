@@ -412,3 +412,55 @@ def test_what_most_rows_of_a_table_are_off_by_is_no_error_of_each(tmp_path: Path
     good[2] = good[2].replace("| 3.60 |", "| 3.06 |")
     path.write_text(head + "".join(good), encoding="utf-8")
     assert [(f.line, f.proposed) for f in look_at([str(path)])[0] if f.level == "error"] == [(9, "3.60")]
+
+
+SOCKETS = """# 124M on old servers, sequence 1024
+
+| box | sockets | mbs | ga | batch | s/step | tok/s | TFLOP/s |
+|---|---|---|---|---|---|---|---|
+| spr | 1 | 8 | 8 | 64 | 3.00 | 21853 | 16.26 |
+| spr | 1 | 16 | 4 | 64 | 2.57 | 25547 | 19.01 |
+| spr | 2 | 16 | 4 | 128 | 2.70 | 48632 | 36.18 |
+| spr | 1 | 32 | 2 | 64 | 2.81 | 23301 | 17.34 |
+| spr | 2 | 32 | 2 | 128 | 3.02 | 43425 | 32.31 |
+| mil | 1 | 8 | 8 | 64 | 19.18 | 3417 | 2.54 |
+| mil | 2 | 8 | 8 | 128 | 20.50 | 6392 | 4.76 |
+"""
+
+
+def test_tflops_of_all_sockets_are_taken_as_such_and_a_slow_machine_has_its_time(tmp_path: Path):
+    assert told(tmp_path, SOCKETS) == []
+    assert [(f.line, f.proposed) for f in told(tmp_path, SOCKETS.replace("| 32.31 |", "| 23.31 |"))] == [(9, "32.31")]
+
+
+HARDWARE = """# 30B on 256 GPUs, sequence 2048
+
+| policy | micro-batch | s per step | tok/s per GPU | MFU (%) | HFU (%) |
+|---|---|---|---|---|---|
+| none | 1 | 23.67 | 692 | 43.3 | 43.3 |
+| selective | 4 | 21.99 | 745 | 46.6 | 46.6 |
+| selective | 2 | 22.30 | 735 | 46.0 | 46.0 |
+| full | 8 | 26.35 | 622 | 38.9 | {hfu} |
+"""
+
+
+def test_the_recomputed_pass_is_more_of_the_hardware_and_no_slip(tmp_path: Path):
+    assert told(tmp_path, HARDWARE.format(hfu="51.9")) == []
+    assert [f.line for f in told(tmp_path, HARDWARE.format(hfu="91.5"))] == [8]
+
+
+LADDER = """phase,params_b,tokens_b,gpu,n_gpu,mfu,gpu_hours,days,usd_gpuh,usd
+a,0.18,4,A100,8,0.36,10.7,0.06,1.35,14.45
+b,0.41,8,A100,8,0.39,44.9,0.23,1.35,60.62
+c,0.83,17,A100,16,0.41,183.8,0.48,1.35,248.13
+d,1.6,33,H100,32,0.43,355.9,0.46,2.40,854.16
+e,3.3,66,H100,32,0.41,895.2,1.17,2.40,2148.48
+f,28.4,2500,B200,512,0.38,138401.6,11.26,4.10,567446.56
+g,28.4,40,B200,128,0.35,2404.2,0.78,4.10,9857.22
+h,28.4,250,B200,512,0.38,13840.2,1.13,4.10,56744.82
+"""
+
+
+def test_a_price_of_an_hour_follows_from_no_speed(tmp_path: Path):
+    (tmp_path / "plan.csv").write_text(LADDER)
+    assert [one for one in look_at([str(tmp_path / "plan.csv")])[0] if one.level != "info"] == []

@@ -305,3 +305,27 @@ def test_the_batch_of_a_device_by_its_short_name_gives_the_tokens(tmp_path: Path
 
     assert told("1.268") == []
     assert told("2.168") == [(6, "step [s]", "1.268")]
+
+
+DIARY = """# Diary, 4 cards
+
+| what | tok/s | W | h/B | kWh/B | EUR/B |
+|---|---|---|---|---|---|
+| first | 6261 | 402 | 44.32 | 17.90 | 5.03 |
+| bf16 | 10243 | 418 | 27.06 | 11.29 | 3.18 |
+| compile | 13077 | 431 | 21.26 | 9.13 | 2.56 |
+| flash | 15310 | 436 | 18.10 | 7.86 | 2.21 |
+| pair | 29579 | 806 | 9.35 | 7.53 | 2.13 |
+| riser | 25499 | 781 | 10.89 | 8.44 | 2.37 |
+| limit | 54279 | 1248 | 5.11 | {one} | 1.79 |
+| less | 45469 | 1015 | 6.05 | 6.17 | 1.73 |
+| ckpt | 47187 | 1236 | 5.89 | {other} | 2.05 |
+"""
+
+
+def test_figures_of_two_rows_in_each_others_place_are_known_though_they_scatter(tmp_path: Path):
+    path = tmp_path / "notes.md"
+    path.write_text(DIARY.format(one="6.41", other="7.31"))
+    assert [f for f in look_at([str(path)])[0] if f.level != "info"] == []
+    path.write_text(DIARY.format(one="7.31", other="6.41"))
+    assert [(f.line, f.proposed) for f in look_at([str(path)])[0] if f.level != "info"] == [(11, "6.41"), (13, "7.31")]

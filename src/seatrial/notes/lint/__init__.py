@@ -21,7 +21,7 @@ from seatrial.notes.lint.findings import CODES, LEVELS, Finding, in_order
 from seatrial.notes.lint.headings import field_of
 from seatrial.notes.lint.models import experts, formulas, model_size, peaks, published, shapes, throughput, units
 from seatrial.notes.lint.phases import cumulative, dated, ledger, reckoned, spans, steps, totals
-from seatrial.notes.lint.rows import duplicates, grown, layout, meshes, plausible, shifted, speeds, status, trends
+from seatrial.notes.lint.rows import duplicates, grown, layout, meshes, of_all, plausible, shifted, speeds, status, trends
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.lint.text import claimed, compared, counted, denied, denied_shape, described, of_nodes, spoken, summed, told
 from seatrial.notes.lint.text.prose import Prose
@@ -79,6 +79,7 @@ def _look(
     of_nodes.fill(sheet)
     layout.fill_axes(sheet)
     layout.count_processes(sheet)
+    of_all.fill(sheet)
     layout.fill_micro_batch(sheet)
     layout.fill_batch(sheet)
     layout.fill_devices(sheet)

@@ -153,6 +153,10 @@ class Sheet:
             self._filled[key] = frozenset(n for n, column in zip(FIGURES, columns) if column.count(None) < len(column))
         return self._filled[key]
 
+    def refilled(self, key: tuple[str, int | None]) -> None:
+        """The rows of a table measure something else than was read."""
+        self._filled.pop(key, None)
+
     def laid_out(self, file: str) -> dict[tuple[int | None, ...], list[Row]]:
         """DP, TP and PP as they are printed -> the rows of a file that have them."""
         if file not in self._laid_out:

@@ -63,7 +63,7 @@ def _judge(row: Row) -> tuple[list[Broken], list[Kept]]:
         elif abs(off) > may + (CLOSELY if relation.exact and rule.support >= 4 else 0.004) and not _of_nodes(row, relation):
             if abs(off) <= slack(row, relation) + LITTLE and rule.misses.rows <= FEW and scatters(row):
                 continue  # that a few rows keep to it closely is chance where the others of the table do not
-            if _of_another_text(row, relation, rule):
+            if _of_another_text(row, relation, rule) or _of_another_pass(row, relation, off):
                 continue
             if not _unstated(row, relation, off):
                 broken.append((relation, rule, off))
@@ -81,6 +81,16 @@ def _of_another_text(row: Row, relation: Relation, rule: Rule) -> bool:
         return False
     others = [mate for mate in row.around if mate is not row and residue(mate, relation) is not None]
     return bool(others) and not any(_keeps(mate, relation, rule) for mate in others)
+
+
+def _of_another_pass(row: Row, relation: Relation, off: float) -> bool:
+    """Whether it is the recomputed pass by which HFU is more than MFU, in a row that may well have run with it."""
+    of_hardware = ("hfu", 1) in relation.terms
+    return of_hardware and not row.shows("recompute") and abs(abs(off) - AGAIN) <= slack(row, relation) + 2 * CLOSELY
+
+
+AGAIN = math.log(4 / 3)
+"""The forward pass done twice, as a logarithm."""
 
 
 def _part_of_a_node(relation: Relation, _: Rule, off: float) -> bool:

@@ -18,6 +18,7 @@ import numpy as np
 
 from seatrial.notes.labels import label_parameters
 from seatrial.notes.lint.headings import EXTRA, is_chosen
+from seatrial.notes.lint.phases.quantities import meanings
 from seatrial.notes.lint.row import Row
 
 FIELDS = ("sec_per_it", "tflops", "tokens_per_s", "tokens_per_s_per_process", "samples_per_s", "mfu", "aggr_pflops", "world",
@@ -62,6 +63,8 @@ def followed(rows: Sequence[Row], headings: Sequence[str]) -> list[Terms]:
                 continue  # two columns that are often alike
             if not _all_change(terms, logs):
                 continue  # what is the same in all rows that keep to it has no part in it
+            if len(terms) == 2 and other[:1] != EXTRA and any(kind[:5] == "price" for kind, _ in meanings(name[1:])):
+                continue  # nobody lets a device by what it does
             if len(terms) == 2 and _SIZED.search(name) and _SIZED.search(other):
                 continue  # two models, of which one is larger in most things by as much
             # a / b is the same as b / a.

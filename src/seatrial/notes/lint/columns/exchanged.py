@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -77,12 +78,23 @@ def between_rows(suspects: Suspects) -> None:
             for i, repair in enumerate(repairs):
                 # Of a log with hundreds of such rows those that stand near.
                 for other, back, its in each[max(0, at - _NEAR) : at + _NEAR] if repair.name == name else ():
-                    if other is not row and _near(repair.value, its) and _near(back.value, mine):
+                    near = other is not row and _near(repair.value, its) and _near(back.value, mine)
+                    if near or other is not row and _mend_each_other((row, mine), (other, its), name, suspects):
                         why = f" (exchanged with {other.where})"
                         repairs[i] = replace(repair, score=repair.score + EXCHANGED, shown=other.cell(name), why=why)
 
 
-_NEAR = 150
+_NEAR, ENOUGH = 150, 0.01
+"""How many of them, and within how much figures that are means may agree then."""
+
+
+def _mend_each_other(one: tuple[Row, Printed], other: tuple[Row, Printed], name: str, suspects: Suspects) -> bool:
+    """Whether all that either row breaks holds with what stands in the other one."""
+    if abs(math.log(one[1].value / other[1].value)) < 4 * ENOUGH:
+        return False
+    tried = [off_by(row, relation, rule, {name: its.value}) for (row, _), (_, its) in ((one, other), (other, one))
+             for relation, rule, _ in suspects[row][0]]  # fmt: skip
+    return all(found is not None and abs(found[0]) <= max(found[1], ENOUGH) for found in tried)
 
 
 def _near(value: object, figure: Printed) -> bool:

@@ -47,7 +47,7 @@ KINDS: tuple[tuple[re.Pattern[str], str, tuple[Terms, ...]], ...] = (
                 r"\brel\b"), "base", (*_ALL, *_EACH[:1], *_EACH[3:5])),
 )  # fmt: skip
 """What a heading says, what its rows have in common, and what it goes with."""
-_HOURLY = re.compile(r"\bper (?:\w+ (?:and )?)?(?:h|hr|hour)\b|\bhourly\b|\ban hour\b")
+_HOURLY = re.compile(r"\b(?:gpu|node|device) ?(?:h|hr|hour)\s*$|\bper (?:\w+ (?:and )?)?(?:h|hr|hour)\b|\bhourly\b|\ban hour\b")
 _LET: tuple[str, tuple[Terms, ...]] = "share", ()
 """Money for an hour: what a device is let for, however fast it is."""
 _OF_A_BASE = (*_ALL, *_EACH)

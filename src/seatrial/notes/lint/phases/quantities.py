@@ -305,10 +305,15 @@ _THOUSANDS = re.compile(r"\b(?:k|thousands?|tausend|miles|milliers|migliaia|mil|
 _PER_RUN = re.compile(r"\bper (?:training )?(?:run|job|training)\b")
 
 
+_OF_AN_HOUR = re.compile(rf"(?:[a-z]{{3}}|[$€£]) (?P<of>{DEVICE}|node) ?(?P<unit>{_HOUR})")
+"""`usd_gpuh`"""
+
+
 def _of_money(words: str, both: str, currency: bool) -> list[Meaning]:
     times = 1e3 if _THOUSANDS.search(both) else 1.0
     each = re.search(rf"(?:\bper\b|/|\bof(?: of)? (?=hour))\s?(?:(?P<of>[a-z]\w*)[\s-]?(?:and |/ ?)?)??(?P<unit>{_HOUR})\b",
                      both)  # fmt: skip
+    each = each or (_OF_AN_HOUR.fullmatch(words) if currency else None)
     if each is not None or _PRICE.search(words) and not _PER.search(words):
         of = each["of"] if each is not None else None
         if of and re.fullmatch(r"nodes?|vm|instance|machine", of):

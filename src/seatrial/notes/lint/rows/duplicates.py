@@ -16,6 +16,7 @@ from itertools import chain, pairwise
 
 from seatrial.columns import LAYOUT
 from seatrial.notes.lint.columns.broken import broken_and_kept
+from seatrial.notes.lint.columns.derived import rate_fits
 from seatrial.notes.lint.digits import Slip, overlap, slip
 from seatrial.notes.lint.findings import Finding, Level
 from seatrial.notes.lint.headings import field_of, is_extra
@@ -292,6 +293,9 @@ _ALIKE = ("mbs", "gbs", "zero_stage", "heads")
 
 def _swapped_alone(row: Row, far: float, alike: Nearby) -> list[Finding]:
     """`far`: how much closer to the middle of its table the row would stand with the two cells exchanged."""
+    time = row.printed("sec_per_it")
+    if time is not None and any(rate_fits(row, name, time.rounded) for name in RATES[1:]):
+        return []  # another rate has the time as it is printed
     (sec, tflops), (low, high) = _figures(row), alike.ends(row)
     slower = all((time > rate) == (sec <= tflops) for time, rate in (_figures(mate) for mate, _ in alike.others(row)))
     near: list[float] = []

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from seatrial.notes.labels import label_parameters
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.columns.broken import broken_and_kept
+from seatrial.notes.lint.columns.derived import RATES, rate_fits
 from seatrial.notes.lint.digits import Printed
 from seatrial.notes.lint.findings import Finding, Level
 from seatrial.notes.lint.row import Row
@@ -110,6 +111,8 @@ def _exchanged(row: Row, speeds: dict[Row, float], table: _Table) -> Finding | N
         as_time, as_rate = time.meant(figure.shown(figure.value)), figure.meant(time.shown(time.value))
         if not (as_time > 0 and as_rate > 0):
             continue  # a slip beyond what a float holds
+        if any(rate_fits(row, other, time.rounded) for other in RATES if other != name):
+            continue  # another rate has the time as it is printed
         there = ((speeds, math.log(time.value / as_time)), (of_all, math.log(as_rate / figure.value)))
         enough = abs(abs(there[0][1]) - abs(speeds[row] - statistics.median(speeds.values()))) <= NEAR
         if not enough or any(_between(row, given, 0.0) or not _between(row, given, moved) for given, moved in there):
