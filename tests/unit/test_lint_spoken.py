@@ -203,3 +203,35 @@ def test_how_long_tokens_take_in_any_tongue(tmp_path: Path, said: str, right: st
     assert _found(tmp_path, f"{BUDGET}{said.format(right)}\n") == []
     found = _found(tmp_path, f"{BUDGET}{said.format(wrong)}\n")
     assert {one.line for one in found} == {11} and found[0].printed == wrong
+
+
+@pytest.mark.parametrize("sentence", [
+    "One checkpoint: 14 bytes × 70.55e9 = 988 GB.", "Attention adds 12*12*768*1024 = 0.113 G per token.",
+    "512 x 4096 = 2.1 Mio. Token je Schritt.", "Peak 918 TFLOP/s, hosts with 8 chips.",
+    "v4-128 are cores. On lumi 128 GCDs are 16 nodes of 4 MI250X.",
+    "A model of 2.51B parameters, 18 layers, d 2048.",
+])  # fmt: skip
+def test_what_agrees_but_for_a_unit_or_is_of_the_device_is_fine(tmp_path: Path, sentence: str) -> None:
+    assert _found(tmp_path, SCALING + sentence + "\n") == []
+
+
+def test_a_product_of_another_size_is_told(tmp_path: Path) -> None:
+    (one,) = _found(tmp_path, SCALING + "One checkpoint: 14 bytes × 70.55e9 = 698 GB.\n")
+    assert (one.printed, one.proposed) == ("698", "988")
+
+
+def test_a_total_blames_no_row_whose_own_hours_and_devices_agree(tmp_path: Path) -> None:
+    note = """# Stages
+
+| stage | GPUs | days | GPU hours | cost (USD) |
+|---|---:|---:|---:|---:|
+| warm-up | 64 | 0.20 | 307 | $675 |
+| stable | 256 | 9.39 | 57,692 | $126,923 |
+| decay | 256 | 1.00 | 6,168 | $13,570 |
+| long | 128 | 2.83 | 8,701 | $19,142 |
+
+In total {} GPU hours and $160,310.
+"""
+    assert _found(tmp_path, note.format("72,868")) == []
+    (one,) = _found(tmp_path, note.format("86,713"))
+    assert (one.printed, one.proposed) == ("86,713", "72,868")

@@ -154,6 +154,8 @@ def _pattern(name: str) -> re.Pattern[str]:
     return re.compile(r"[- _]?".join(words) + _ENDS + ("" if name[-1].isalpha() else r"(?![\w.-]*\d)"), re.IGNORECASE)
 
 
+VERY_WIDE = {(sides["layers"], sides["hidden"]) for name, sides in SIDES_OF.items() if name.startswith("gemma")}
+"""Layers and widths of models whose MLP may be eight times as wide, with a gate."""
 _PATTERNS = {name: _pattern(name) for name in sorted(SIDES_OF, key=lambda name: (name.count(" "), len(name)), reverse=True)}
 _FAMILIES = {family: [name for name in _PATTERNS if name.startswith(family)]
              for family in {name.split()[0] for name in SIDES_OF}}  # fmt: skip

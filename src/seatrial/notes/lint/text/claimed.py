@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.findings import Finding
+from seatrial.notes.lint.models.known import VERY_WIDE
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.lint.usual import round_number
 from seatrial.notes.read.sentences import read_sentence
@@ -24,7 +25,8 @@ from seatrial.tables.tongues import in_english
 MOST_LINES, LONGEST = 4000, 1500
 _NUMBER = rf"(?:{NUMBER.pattern})"
 _N = rf"(?<![\w.,/^-])({_NUMBER})"
-_SCALES = {"k": (1e3, 1024.0), "K": (1e3, 1024.0), "M": (1e6, 2.0**20), "B": (1e9, 2.0**30), "T": (1e12, 2.0**40)}
+_SCALES = {"k": (1e3, 1024.0), "K": (1e3, 1024.0), "M": (1e6, 2.0**20), "B": (1e9, 2.0**30), "G": (1e9, 2.0**30),
+           "T": (1e12, 2.0**40), "P": (1e15, 2.0**50)}
 _SENTENCES = re.compile(r"(?<=[^\d][.;!?])\s|(?<=\d[.;])\s(?=[A-Z])")
 OFF = 0.06
 """From which share on the two sides of an equation are not the same."""
@@ -80,11 +82,25 @@ def _equations(file: str, number: int, line: str) -> Iterator[Finding]:
             value, scales = float(decimal(one[1])), _SCALES.get(one[2] or "", (1.0, 1.0))
             half = 0.5 * 10.0 ** -digits.places(one[1]) if "." in one[1] or one[2] else 0.0
             low, high = low * (value - half) * min(scales), high * (value + half) * max(scales)
-        yield from _unequal(file, number, match[1], match[3], match[4] or "", low, high, exact=exact)
+        if _in_other_units(line[match.end() :], float(decimal(match[3])), low, high):
+            continue
+        unit = _UNITED.match(line, match.end()) if not match[4] else None
+        letter = match[4] or (unit[1].upper() if unit is not None and unit[1].upper() in "KMGTP" else "")
+        yield from _unequal(file, number, match[1], match[3], letter, low, high, exact=exact)
     for match in _SUM.finditer(line) if "+" in line else ():
         parts = [float(decimal(part)) for part in re.split(r"\s?\+\s?", match[1])]
         half = 0.5 * sum(10.0 ** -digits.places(part) for part in re.split(r"\s?\+\s?", match[1]) if "." in part)
         yield from _unequal(file, number, match[1], match[2], "", math.fsum(parts) - half, math.fsum(parts) + half)
+
+
+_UNITED = re.compile(r" ?((?:[kKMGTP](?=i?[Bb]?(?!\w)))|[MGT]o|[GTP]F\w*|Mio|Mrd|Mld|mld|mln|bn|"
+                     r"million|billion|trillion|milli|млн|млрд|[万億亿])")
+
+
+def _in_other_units(rest: str, value: float, low: float, high: float) -> bool:
+    """Whether both sides are the same but for the unit behind them: `14 bytes x 70.55e9 = 988 GB`."""
+    units = [one for power in (3, 4, 6, 8, 9, 12, 15) for one in (10.0**power, 2.0 ** (10 * power / 3))]
+    return _UNITED.match(rest) is not None and any(low * (1 - OFF) <= value * one <= high * (1 + OFF) for one in units)
 
 
 def _unequal(file: str, number: int, sides: str, shown: str, letter: str, low: float, high: float, *,
@@ -280,7 +296,7 @@ def bounds(layers: int, hidden: int, said: dict[str, int]) -> tuple[float, float
     ffn, heads, kv = said.get("ffn", 0), said.get("heads", 0), said.get("kv_heads", 0)
     shared = kv / heads if heads and kv and kv <= heads else None
     attention = (2 + 2 * shared,) * 2 if shared is not None else (2.25, 4.0)
-    wide = (8.0, 16.0 if said.get("gated") else 10.6)
+    wide = (8.0, 24.0 if (layers, hidden) in VERY_WIDE else 16.0 if said.get("gated") else 10.6)
     if ffn and hidden:
         wide = (2 if ffn == 4 * hidden or said.get("plain") else 3) * ffn / hidden, 3 * ffn / hidden
     vocab = said.get("vocab", 0)

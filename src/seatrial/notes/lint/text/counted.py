@@ -130,6 +130,8 @@ def _of_nodes(nodes: Figure, devices: Figure, each: int | None, said: bool, arou
     first, last = sorted((nodes, devices), key=lambda one: one.start)
     if not said and not _BESIDE.fullmatch(text[first.end : last.start]) or nodes.about or devices.about:
         return
+    if "GCD" in text and re.search(r"MI\d{3}X?", text):  # which has two of them
+        return
     many, count = int(nodes.value), int(devices.value)
     if not many or count < many or count <= MOST_OF_A_NODE and not said:
         return

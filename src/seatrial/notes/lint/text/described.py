@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from seatrial.notes.labels import is_mixture, label_parameters
 from seatrial.notes.lint.digits import slip, slips
 from seatrial.notes.lint.findings import Finding
-from seatrial.notes.lint.models.known import SIDES_OF, named_in
+from seatrial.notes.lint.models.known import SIDES_OF, VERY_WIDE, named_in
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.read.sentences import read_sentence
 from seatrial.tables import Problem
@@ -314,6 +314,8 @@ def _too_many(
     """`places`: the lines that describe the shape."""
     low, high = shape.bounds(_WIDEST if _GATED.search(around) else 8.7, _WIDER)
     high += 0 if shape.vocab else 2 * _LARGEST * shape.hidden
+    if not shape.ffn and (shape.layers, shape.hidden) in VERY_WIDE:
+        high += 16 * shape.layers * shape.hidden**2
     sizes = list(_SIZE.finditer(line))
     for match in sizes:
         digits = match[1].replace(",", ".")
@@ -322,7 +324,9 @@ def _too_many(
         said = _PARAMS.search(line[max(0, match.start() - 24) : match.end() + 16])
         fine = len(digits.replace(".", "")) >= 3 and len(sizes) < 3
         off = _COUNTED if shape.whole and said else _OFF
-        if not value or not said and not fine or low * (1 - off) - half <= value <= high * (1 + off) + half:
+        if not value or _IN_BRACKETS.match(line) and match.start() < line.index(")"):
+            continue  # of the shape of the line before
+        if not said and not fine or low * (1 - off) - half <= value <= high * (1 + off) + half:
             continue
         if any(abs(value - way) <= half + _COUNTED * way for way in shape.ways(plain=True)):
             continue
@@ -345,6 +349,10 @@ def _too_many(
         message = f"{match[0]} parameters, but {shape.layers} layers of {shape.hidden} are {span}{why}"
         yield Finding(file=file, line=number, code="label-vs-params", level="error", message=message, printed=match[0],
                       proposed=proposed)  # fmt: skip
+
+
+_IN_BRACKETS = re.compile(r"[^()]*\)")
+"""The end of brackets that begin in the line before."""
 
 
 def _is_published(name: str, shape: _Shape, value: float, half: float) -> bool:

@@ -79,6 +79,9 @@ _BEST = re.compile(r"\b(?:best|fastest|highest|peaks?(?: at)?|maximum|top|winner
                    r"piu (?:veloce|alt[oa])|melhor|mais (?:rapid[oa]|alt[oa])|snelste|hoogste|najszybsz\w*|najlepsz\w*|"
                    r"najwyzsz\w*|лучш\w*|максим\w*|быстрее всего)\b|最速|最快|最好|最高|最佳|최고|"
                    r"가장 빠른", re.IGNORECASE)  # fmt: skip
+_OF_THE_DEVICE = re.compile(r"\b(?:peak|spitze|pico|crete|picco|piek|szczyt|пик)\w*[ :=(]{1,3}$|峰值 ?$|ピーク ?$|피크 ?$",
+                            re.IGNORECASE)  # fmt: skip
+"""`Peak 918 TFLOP/s`, which is none of a run."""
 _WORST = re.compile(r"\b(?:worst|slowest|lowest|minimum|langsamste\w*|niedrigste\w*|schlechteste\w*|plus lente?|plus basse?|"
                     r"mas (?:lent[oa]|baj[oa])|peor|piu (?:lent[oa]|bass[oa])|peggiore|mais (?:lent[oa]|baix[oa])|pior|"
                     r"traagste|laagste|najwolniejsz\w*|медленнее всего|худш\w*)\b|最遅|最慢|最低|가장 느린|"
@@ -237,6 +240,8 @@ class _About:
             return
         columns = [column for column in self.spoken.of(self.near).of(one.kind) if len(column.values) > 1 or len(self.near) == 1]
         if not columns or one.kind == "memory" and one.value in OF_DEVICES_SOLD:
+            return
+        if one.kind == "tflops" and _OF_THE_DEVICE.search(self.text[: one.start]):
             return
         if one.bound:
             yield from self._bounded(one, columns)
