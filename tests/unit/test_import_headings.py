@@ -256,7 +256,8 @@ def test_rates_in_thousands_or_millions_are_read_in_ones(heading: str, cell: str
 
 @pytest.mark.parametrize(("heading", "field"), [
     ("ktok_s", "tokens_per_s"), ("mtok_per_s", "tokens_per_s"), ("tps_gpu", "tokens_per_s_per_process"), ("µB", "mbs"),
-    ("マイクロバッチサイズ", "mbs"), ("マイクロバッチ数", ""), ("微批次数", "")])
+    ("マイクロバッチサイズ", "mbs"), ("マイクロバッチ数", ""), ("微批次数", ""),
+    ("마이크로배치", "mbs"), ("스텝시간 (초)", "sec_per_it")])
 def test_names_as_programs_and_other_tongues_have_them(heading: str, field: str):
     assert read_heading(heading).field == field or not field and accumulates(heading)
 

@@ -464,3 +464,43 @@ h,28.4,250,B200,512,0.38,13840.2,1.13,4.10,56744.82
 def test_a_price_of_an_hour_follows_from_no_speed(tmp_path: Path):
     (tmp_path / "plan.csv").write_text(LADDER)
     assert [one for one in look_at([str(tmp_path / "plan.csv")])[0] if one.level != "info"] == []
+
+
+SCHEDULES = """# Schedules on 64 H800
+
+22.0B model, 48 layers, sequence 8192, TP=8, PP=8, DP=1.
+
+| schedule | v | micro batches | GBS | ideal ms | step ms | tokens/s | TFLOPs |
+|---|---|---|---|---|---|---|---|
+| GPipe | 1 | 8 | 8 | 308 | 578 | 113,482 | 234 |
+| 1F1B | 1 | {batches} | 8 | 308 | 578 | 113,482 | 234 |
+| 1F1B | 1 | 32 | 32 | 1232 | 1502 | 174,588 | 360 |
+| interleaved | 2 | 8 | 8 | 308 | 443 | 148,020 | 305 |
+| interleaved | 3 | 16 | 16 | 616 | 706 | 185,698 | 383 |
+"""
+
+
+def test_schedules_that_wait_as_long_as_each_other_take_as_long(tmp_path: Path):
+    assert not [one for one in told(tmp_path, SCHEDULES.format(batches=8)) if one.code == "pasted-pair"]
+    assert [one.code for one in told(tmp_path, SCHEDULES.format(batches=16)) if one.level == "error"]
+
+
+BOXES = """# Nothing but CPUs
+
+124M GPT-2 shape, 12 layers, 768, sequence 1024. Flops per token 6 x 124e6.
+
+| box | mbs | ga | batch | s/step | tok/s | TFLOP/s | days for 10B tok |
+|---|---|---|---|---|---|---|---|
+| spr1 | 8 | 8 | 64 | 3.00 | 21853 | 16.26 | 5.3 |
+| spr1 | 16 | 4 | 64 | 2.57 | 25547 | 19.01 | 4.5 |
+| spr1 | 32 | 2 | 64 | 2.48 | 26470 | 19.69 | 4.4 |
+| spr8 | 16 | 4 | 64 | 2.81 | 23301 | 17.34 | 5.0 |
+| mil | 8 | 8 | 64 | 19.18 | 3417 | 2.54 | 33.9 |
+"""
+
+
+def test_a_slow_time_that_the_tokens_tell_is_not_exchanged(tmp_path: Path):
+    assert told(tmp_path, BOXES) == []
+    exchanged = BOXES.replace("2.57 | 25547 | 19.01", "19.01 | 25547 | 2.57")
+    (found,) = [one for one in told(tmp_path, exchanged) if one.level == "error"]
+    assert found.line == 8

@@ -169,6 +169,7 @@ def signs_of(text: str) -> dict[str, str]:
 
 
 STRONG, BESIDE, BY_SIGN = words_of(_WORDS), words_of(_WEAK), signs_of(_SIGNS)
+BY_SIGN |= {sign.replace(" ", ""): name for sign, name in BY_SIGN.items()}  # `마이크로배치` as well as `마이크로 배치`
 _SIGN = re.compile("|".join(map(re.escape, sorted(BY_SIGN, key=len, reverse=True))))
 HAS_SIGN = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]")
 OF_ONE_NODE = re.compile(r"(?<=per )(?:nodes|no)\b|(?<=/)nodes\b", re.IGNORECASE)

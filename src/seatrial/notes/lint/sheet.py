@@ -110,6 +110,18 @@ class Sheet:
         return tables
 
     @cached_property
+    def _of_files(self) -> dict[str, list[list[Row]]]:
+        found: dict[str, list[list[Row]]] = {}
+        for (file, table), rows in self.tables.items():
+            if table is not None:
+                found.setdefault(file, []).append(rows)
+        return found
+
+    def tables_of(self, file: str) -> list[list[Row]]:
+        """The tables of a file, in its order."""
+        return self._of_files.get(file, [])
+
+    @cached_property
     def defines(self) -> bool:
         """Whether a text says what a heading stands for."""
         return any(text.defined for text in self.prose.values())

@@ -125,8 +125,7 @@ def check(sheet: Sheet) -> list[Finding]:
     found: list[Finding] = []
     for file, text in sheet.prose.items():
         if len(text.lines) <= MOST_LINES and text.has(*_CUES):
-            rows = [row for (its, table), mates in sheet.tables.items() if its == file and table is not None
-                    for row in mates[:MOST_ROWS] if not is_aggregate(row)]  # fmt: skip
+            rows = [row for mates in sheet.tables_of(file) for row in mates[:MOST_ROWS] if not is_aggregate(row)]
             places = [row.record.source_line or 0 for row in rows]
             heading: list[Figure] = []
             at = 0

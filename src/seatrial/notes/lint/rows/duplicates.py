@@ -278,7 +278,7 @@ def _out_of_order(row: Row, nearby: Nearby) -> list[Finding]:
         return []
     far = abs(math.log(tflops / middle)) - abs(math.log(sec / middle))
     low, high = nearby.ends(row)
-    if far <= 0 or not _UNDER * low < sec < _OVER * high:
+    if far <= 0 or not _UNDER * low < sec < _OVER * high or _each_is_told(row):
         return []
     alike = nearby.of(row.devices)
     count, _ = alike.middle(row)
@@ -286,6 +286,12 @@ def _out_of_order(row: Row, nearby: Nearby) -> list[Finding]:
     nearby.changed(row)
     alike.changed(row)
     return found
+
+
+def _each_is_told(row: Row) -> bool:
+    """Whether something else of the row belongs to its time as it is printed, or to its TFLOPs."""
+    kept = [{*dict(relation.terms)} for relation, *_ in broken_and_kept(row)[1] if relation.measures]
+    return any(("sec_per_it" in names) != ("tflops" in names) for names in kept)
 
 
 _ALIKE = ("mbs", "gbs", "zero_stage", "heads")
@@ -373,6 +379,8 @@ def _pasted(rows: list[Row]) -> list[Finding]:
             first = seen.setdefault(key, row)
             if first is row or (lead := row.printed(first_name)) is None or _same_but_names(first, row):
                 continue
+            if _one_schedule_for_another(first, row):
+                continue
             quoted = first.key != row.key and not _told_apart(first, row)
             if quoted or printed_configuration(first) == printed_configuration(row):
                 continue
@@ -396,6 +404,12 @@ def _pasted(rows: list[Row]) -> list[Finding]:
             found.append(wrong.find("pasted-pair", level, message, name=first_name))
             break
     return found
+
+
+def _one_schedule_for_another(a: Row, b: Row) -> bool:
+    """Whether rows differ in the schedule alone, to the last cell: GPipe and 1F1B wait as long as each other."""
+    differ = [heading for heading in a.cells if a.cells[heading] != b.cells.get(heading, "")]
+    return len(differ) == 1 and differ[0] == a.columns.get("schedule") == b.columns.get("schedule")
 
 
 def _told_apart(a: Row, b: Row) -> bool:

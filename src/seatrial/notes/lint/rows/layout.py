@@ -822,7 +822,7 @@ def batch(row: Row) -> list[Finding]:
 def _by_accumulation(row: Row, gbs: int) -> list[Finding]:
     """Steps of accumulation that leave no whole micro-batch, of a size that nobody says, where those of the other rows do."""
     dp, steps = row.whole("dp"), row.beside("ga") or 1
-    if not dp or gbs % (dp * steps) == 0 or row.record.dp is None or row.settled:
+    if not dp or gbs % (dp * steps) == 0 or row.record.dp is None or row.settled or not _is_said(row):
         return []
     mates = [mate for mate in row.around if mate is not row and mate.record.gbs and mate.record.dp and mate.beside("ga")]
     each = {mate: mate.record.gbs / mate.record.dp / (mate.beside("ga") or 1) for mate in mates}  # type: ignore[operator]
@@ -833,6 +833,11 @@ def _by_accumulation(row: Row, gbs: int) -> list[Finding]:
     message = f"GBS {gbs} is no multiple of DP {dp} x accumulation {steps} = {dp * steps}, and that of all other rows is"
     proposed = str(int(meant)) if meant >= 1 and meant.is_integer() else None
     return [row.find("batch-divisible", "error", message, column=row.column("ga"), printed=str(steps), proposed=proposed)]
+
+
+def _is_said(row: Row) -> bool:
+    """Whether the row or the text has its batch, which else was worked out from rates."""
+    return "gbs" not in row.record.inferred or "gbs" in row.record.context or row.stated_above("gbs") is not None
 
 
 def _others_divide(row: Row) -> bool:

@@ -115,6 +115,8 @@ def _exchanged(row: Row, speeds: dict[Row, float], table: _Table) -> Finding | N
             continue  # another rate has the time as it is printed
         there = ((speeds, math.log(time.value / as_time)), (of_all, math.log(as_rate / figure.value)))
         enough = abs(abs(there[0][1]) - abs(speeds[row] - statistics.median(speeds.values()))) <= NEAR
+        if any(len({"sec_per_it", name} & {*dict(relation.terms)}) == 1 for relation, *_ in broken_and_kept(row)[1]):
+            continue  # as they are printed they belong to the rest of the row
         if not enough or any(_between(row, given, 0.0) or not _between(row, given, moved) for given, moved in there):
             continue
         row.reasons["sec_per_it"] = row.reasons[name] = "swap-twin"

@@ -61,15 +61,11 @@ CLEAR = ("the point moved", "two digits exchanged", "a digit too many")
 
 def check(sheet: Sheet) -> list[Finding]:
     found: list[Finding] = []
-    by_file: dict[str, list[list[Row]]] = {}
-    for (file, table), rows in sheet.tables.items():
-        if table is not None and rows[0].tabular and len(rows) > 1:
-            by_file.setdefault(file, []).append(rows)
-    for file, tables in by_file.items():
-        text = sheet.prose.get(file)
-        for number, line in each_sentence(text.lines, LONGEST) if text is not None and len(text.lines) <= MOST_LINES else ():
+    for file, text in sheet.prose.items():
+        tables = [rows for rows in sheet.tables_of(file) if rows[0].tabular and len(rows) > 1]
+        for number, line in each_sentence(text.lines, LONGEST) if tables and len(text.lines) <= MOST_LINES else ():
             if may_claim(line):
-                found += _line(file, number, line, text.lines, tables)  # type: ignore[union-attr]
+                found += _line(file, number, line, text.lines, tables)
     return found
 
 

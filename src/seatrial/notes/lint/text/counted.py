@@ -60,7 +60,7 @@ class _Around:
 def check(sheet: Sheet) -> list[Finding]:
     found: list[Finding] = []
     for file, text in sheet.prose.items():
-        tables = [rows for (its, table), rows in sheet.tables.items() if its == file and table is not None]
+        tables = sheet.tables_of(file)
         for sentence in text.sentences if len(text.lines) <= MOST_LINES else ():
             its = [one for one in figures(sentence.text) if one.kind in _COUNTED]
             if its:

@@ -175,7 +175,7 @@ def plain(sentence: str) -> str:
     return unicodedata.normalize("NFC", plain_letters(sentence)).replace("\u2212", "-").replace("\u00a0", " ")
 
 
-@functools.lru_cache(maxsize=1024)
+@functools.lru_cache(maxsize=16384)
 def figures(sentence: str) -> tuple[Figure, ...]:
     """Of a sentence in plain letters."""
     found: list[Figure] = []

@@ -152,13 +152,9 @@ _ALL_ROWS = re.compile(r"\b(?:all|the) (?:rows|runs|settings|table)\b|\b(?:table
 
 def check(sheet: Sheet) -> list[Finding]:
     found: list[Finding] = []
-    by_file: dict[str, list[list[Row]]] = {}
-    for (file, table), rows in sheet.tables.items():
-        if table is not None and rows[0].tabular:
-            by_file.setdefault(file, []).append(rows)
-    for file, tables in by_file.items():
-        text = sheet.prose.get(file)
-        if text is None or len(text.lines) > MOST_LINES:
+    for file, text in sheet.prose.items():
+        tables = [rows for rows in sheet.tables_of(file) if rows[0].tabular]
+        if not tables or len(text.lines) > MOST_LINES:
             continue
         spoken = _Spoken(file, text.lines, tables)
         for sentence in text.sentences:

@@ -78,7 +78,7 @@ def check(sheet: Sheet) -> list[Finding]:
     found: list[Finding] = []
     for file, text in sheet.prose.items():
         if text.has(*_WORDS):
-            tables = [rows for (its, table), rows in sheet.tables.items() if its == file and table is not None]
+            tables = sheet.tables_of(file)
             for sentence in text.sentences if tables else ():
                 if IN_ALL.search(sentence.text):
                     found += _sentence(sentence, text.lines, tables, file)

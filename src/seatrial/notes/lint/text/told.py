@@ -33,14 +33,10 @@ _COMPARES = re.compile(r"\b(?:than|against|compared|versus|vs|over|gegen(?:uber)
 
 def check(sheet: Sheet) -> list[Finding]:
     found: list[Finding] = []
-    by_file: dict[str, list[list[Row]]] = {}
-    for (file, table), rows in sheet.tables.items():
-        if table is not None and rows[0].tabular:
-            by_file.setdefault(file, []).append(rows)
     for file, text in sheet.prose.items():
         for number, line in each_sentence(text.lines, 2000) if text.has(" %", "% ") else ():
             found += _of_peak(file, number, line, text) if "%" in line else ()
-        tables = by_file.get(file, [])
+        tables = [rows for rows in sheet.tables_of(file) if rows[0].tabular]
         for sentence in text.sentences if tables and len(text.lines) <= MOST_LINES else ():
             words = in_english(sentence.text)
             scope = scope_of(tables, text.lines, sentence.line)
