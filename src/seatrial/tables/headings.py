@@ -154,6 +154,8 @@ def _is_unit_of(match: re.Match[str]) -> bool:
 _THOUSANDS_OF = re.compile(r"(?<!\w)(?:1 ?)?([kKmM万萬]|[tT]housands?)(?:io\.?|illions?|ilo)?(?: of)?[ _-]?"
                            r"((?:[tT]ok(?:en)?s?|TPS|tps)(?![^\W_]).*)")
 """`ktok/s` is `tok/s (k)`, and `Mio. Token/s` is `Token/s (M)`."""
+_JETONS = re.compile(r"(?<=\b[kKM])jetons?\b")
+"""`kjetons/s` is `ktokens/s`."""
 _INVERSE = re.compile(r"\s*[·*]?\s*\b([A-Za-z]+)(?:\u207b\u00b9|-\u00b9|\^\{?-1\}?)")
 _OF_BOTH = re.compile(r"/\s?\((\w+)\s*[·*x ]\s*(\w+)\)")
 """`tok s⁻¹` is `tok/s`, and `tok/(s·GPU)` is `tok/s/GPU`."""
@@ -197,7 +199,7 @@ def read_heading(raw: str) -> Column:
         return Column(heading=raw.strip(), field="seq", kind="count")  # seconds are written small
     if _FROM_THERE.fullmatch(text):
         return Column(heading=raw.strip())
-    text = _OF_ONE.sub("", text)
+    text = _JETONS.sub("tokens", _OF_ONE.sub("", text))
     if (six := _OF_SIX.search(text)) and (of_six := read_heading(text[: six.start()])).field == "tflops":
         return replace(of_six, heading=raw.strip())
     text = _THOUSANDS_OF.sub(r"\2 (\1)", _OF_BOTH.sub(r"/\1/\2", _INVERSE.sub(r"/\1", text)))

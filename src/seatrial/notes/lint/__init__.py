@@ -10,6 +10,7 @@ reported once.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -113,12 +114,14 @@ def _left(problems: Iterable[Problem], sheet: Sheet) -> list[Finding]:
     found = [finding for rule in OF_COLUMNS for finding in rule(side)]
     # A total is one by its name, and what fails by its word.
     known = [f for f in found if f.code == "outcome-vs-figures" or f.message.endswith(sums.BY_NAME)]
-    wrong = {key: {(f.file, f.line) for f in found if f not in known} & {(key[0], row.record.source_line) for row in mates}
-             for key, mates in side.tables.items()}  # fmt: skip
-    # Where many rows are off they are of different kinds; of two a slip of the hand may explain each.
+    lines = {key: {row.record.source_line or 0 for row in mates} for key, mates in side.tables.items()}
+    wrong = {key: {(f.file, f.line) for f in found if f not in known} & {(key[0], line) for line in (*its, max(its) + 1)}
+             for key, its in lines.items()}  # fmt: skip
+    # Where many rows are off they are of different kinds, but for those of which a slip of the hand explains each.
     typed = {(f.file, f.line) for f in found if _TYPED.search(f.message)}
-    many = {where for key, mates in side.tables.items() for where in wrong[key]
-            if len(wrong[key]) > max(1, len(mates) // 4) and not (len(wrong[key]) == 2 < len(mates) - 1 and wrong[key] & typed)}
+    many = {where for key, mates in side.tables.items() for where in wrong[key] if len(wrong[key]) > max(1, len(mates) // 4)
+            and not (len(wrong[key]) == 2 < len(mates) - 1 and wrong[key] & typed)
+            and not (2 * len(wrong[key]) <= len(mates) and len(wrong[key] - typed) < 2 and not _alike(found, wrong[key]))}
     found = [finding for finding in found if (finding.file, finding.line) not in many or finding in known]
     return found + _besides(side, found)
 
@@ -140,7 +143,14 @@ def _in_one_table(one: Finding, other: Finding, sheet: Sheet) -> bool:
     return all(line.lstrip().startswith("|") for line in text.lines[first - 1 : last])
 
 
-_TYPED = re.compile(r"\((?:the point moved|two digits exchanged|a digit (?:too many|lost))\)")
+def _alike(found: Sequence[Finding], where: set[tuple[str, int | None]]) -> bool:
+    """Whether a column is doubted in many of the rows: then something else is in it than is thought."""
+    columns = Counter(column for column, _ in {(one.column, one.line) for one in found if (one.file, one.line) in where})
+    return max(columns.values(), default=0) > 2
+
+
+_TYPED = re.compile(r"\((?:the point moved|two digits exchanged|a digit (?:too many|lost)|what is printed is that of [^()]*)\)|"
+                    r"the rows above add up to")
 _QUANTITY = re.compile(r"/s\b|FLOPS?\b|\((?:[KMGT]i?B|k?W|[MG]Hz|%|ms|s|\$)\)", re.IGNORECASE)
 
 

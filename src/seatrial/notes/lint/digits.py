@@ -119,7 +119,7 @@ def read(text: str, value: float | None) -> Printed | None:
     if value is None:
         return None
     plain = text.isascii() and text.replace(".", "", 1).isdecimal()  # as nearly all are
-    bare = text if plain else clean(unspaced(text))
+    bare = text if plain else unspaced(clean(text))
     match = None if plain else NUMBER.search(bare)
     if match is None and not plain:
         return from_value(value)
@@ -193,7 +193,7 @@ def slip(text: str, meant: tuple[float, float], *, wide: float = 0.0) -> Slip | 
 
     `wide`: by which share more a number may miss it that one of the few slips explains, other than of any one digit.
     """
-    match = NUMBER.search(clean(unspaced(text)))
+    match = NUMBER.search(unspaced(clean(text)))
     low, high = meant
     if match is None or not 0 < low <= high:
         return None
@@ -223,7 +223,7 @@ def unspaced(cell: str) -> str:
 
 def plain(text: str) -> str:
     """The first number of a cell, as Python reads it."""
-    match = NUMBER.search(clean(unspaced(text)))
+    match = NUMBER.search(unspaced(clean(text)))
     return decimal(match.group()) if match else ""
 
 
@@ -240,7 +240,7 @@ _PREFIXES = {"n": 1e-9, "u": 1e-6, "µ": 1e-6, "m": 1e-3, "k": 1e3, "M": 1e6, "G
 @lru_cache(maxsize=65536)
 def alone(cell: str) -> float | None:
     """The number of a cell that holds one and hardly anything else: `3.68x`, `95.2%`, `$1.4k`."""
-    match = _A_FIGURE.fullmatch(clean(unspaced(cell)))
+    match = _A_FIGURE.fullmatch(unspaced(clean(cell)))
     if match is None:
         return None
     value = float(decimal(match[1])) * _TIMES.get(match[2] or "", 1.0) * _PREFIXES.get(match[3] or "", 1.0)

@@ -77,6 +77,8 @@ class Export:
         """Each with the line it began on: a quoted cell may run over several. Blank ones have no cells."""
         def fed() -> Iterator[str]:
             for number, text in stream:
+                if begun == self.line and _COMMENT.match(text):  # `# separator ";", decimals with a comma` opens no cell
+                    text = text.replace(f'{self.delimiter}"', f"{self.delimiter}“")
                 self.line = number
                 yield text + "\n"
 

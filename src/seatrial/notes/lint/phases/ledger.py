@@ -47,6 +47,8 @@ CHOSEN = frozenset(("devices", "nodes", "batch", "sequence", "steps", "epochs", 
 ROUND = frozenset(("devices", "nodes", "batch", "sequence"))
 """What nobody has 513 of."""
 BATCHES = frozenset(("batch", "sequence", "steps", "tokens", "samples", "tokens of a step"))
+OF_THE_SITE = frozenset(("price of energy", "carbon of energy", "overhead of the site"))
+"""What no device has of its own."""
 WORKED_OUT = (GAIN, "carbon", "price of tokens", "energy of a token", "device hours of a token", "hours of a token", "money",
               "energy of the site", "energy", "device hours", "node hours", "hours")  # fmt: skip
 """What people work out from the rest, the last first."""
@@ -152,6 +154,8 @@ def _columns(mates: list[Row]) -> dict[str, list[Cell]]:
         if re.fullmatch(DEVICE, normal(clean(heading))) and all(row.cells[heading].isdecimal() for row in mates[:MOST_ROWS]
                                                               if row.cells.get(heading)):  # fmt: skip
             found.setdefault("devices", []).append(Cell(heading, "devices", 1.0))
+    if any(_DISCOUNT.search(heading) for heading in list(mates[0].record.printed)[:MOST_COLUMNS]):
+        found = {kind: cells for kind, cells in found.items() if not kind.startswith("price")}  # that is paid in part
     if found.keys().isdisjoint(AMOUNTS) or len(found) < 2:
         return {}
     for kind in STATED:
@@ -160,6 +164,7 @@ def _columns(mates: list[Row]) -> dict[str, list[Cell]]:
     return found
 
 
+_DISCOUNT = re.compile(r"discount|rebate|rabatt|remise|sconto|descuento|desconto|korting|скидк|折扣|割引|할인", re.IGNORECASE)
 STATED = ("devices", "nodes", "batch", "sequence", "price of a device hour", "price of energy")
 
 
@@ -235,7 +240,8 @@ def prices(lines: tuple[str, ...]) -> dict[str, float]:
     """The one price of a device's hour, and of a kWh, that a text gives."""
     found: dict[str, set[float]] = {}
     for line in lines:
-        for match in _A_PRICE.finditer(line) if len(line) <= 2000 and len(_AN_AMOUNT.findall(line)) == 1 else ():
+        one = len(line) <= 2000 and len(_AN_AMOUNT.findall(line)) == 1 and len(_list_in(line)) < 2
+        for match in _A_PRICE.finditer(line) if one else ():
             found.setdefault("kwh" if match[3] else "hour", set()).add(float(decimal(match[1] or match[2])))
     return {unit: prices.pop() for unit, prices in found.items() if len(prices) == 1 and min(prices) > 0}
 
@@ -243,21 +249,33 @@ def prices(lines: tuple[str, ...]) -> dict[str, float]:
 _PER_HOUR = re.compile(rf"(?:per|a|an|/) ?(?:{DEVICE}[ -]?)?(?:hour|hr|h)\b", re.IGNORECASE)
 _LISTED = re.compile(rf"(?<![\w.-])([A-Za-z][\w.]*\d\w*)(?: at|:| =)? ?"
                      rf"(?:[$€£]\s?({NUMBER.pattern})|({NUMBER.pattern})\s?[$€£])")  # fmt: skip
+_MONEY_LISTED = re.compile(rf"(?<![\w.-])([A-Za-z]{{1,6}} ?\d[\w.]*)(?: (?:at|à|a|zu|por))?[:=]? ({NUMBER.pattern})"
+                           r"(?=\s?(?:euros?|EUR|USD|dollars?|CHF|руб|元|円|원)|\s?(?:[,;)–—-](?: |$)|$|/ ?h|\.\s|\.$))")
+"""`A100 1,60 euro/h per GPU - H100 2,90 - L40S 0,95`: the money is said once."""
 
 
 @functools.lru_cache(maxsize=64)
 def price_list(lines: tuple[str, ...]) -> dict[str, float]:
     """Device -> price of its hour, from the one line that lists several: `v5e $1.20, v5p $4.20`."""
-    lists = [found for line in lines if len(line) <= 2000 and line[:1] != "|" and _PER_HOUR.search(line)
-             and len(found := _LISTED.findall(line)) > 1]  # fmt: skip
-    return {name.casefold(): float(decimal(one or other)) for name, one, other in lists[0]} if len(lists) == 1 else {}
+    lists = [found for line in lines if len(found := _list_in(line)) > 1]
+    return lists[0] if len(lists) == 1 else {}
+
+
+def _list_in(line: str) -> dict[str, float]:
+    if len(line) > 2000 or line[:1] == "|" or not _PER_HOUR.search(line):
+        return {}
+    found = {name.casefold(): float(decimal(one or other)) for name, one, other in _LISTED.findall(line)}
+    if len(found) < 2 and _AN_AMOUNT.search(line):
+        found = {name.casefold(): float(decimal(price)) for name, price in _MONEY_LISTED.findall(line) if names_device(name)}
+    return found
 
 
 def listed_price(row: Row) -> float | None:
-    """The price of an hour of the device that the row names first."""
+    """The price of an hour of the device that the row names, be it in its first cell or in one for the device."""
     prices = price_list(row.sheet.text(row).lines)
-    cell = next(iter(row.cells.values()), "").casefold() if prices else ""
-    return next((price for name, price in prices.items() if price and re.match(rf"{re.escape(name)}(?!\w)", cell)), None)
+    cells = [cell.casefold() for cell in row.cells.values()] if prices else []
+    return next((price for cell in cells for name, price in prices.items()
+                 if price and re.match(rf"{re.escape(name)}(?!\w)", cell)), None)  # fmt: skip
 
 
 # ---- which laws the rows keep to
@@ -351,7 +369,9 @@ def _free(equation: Equation, cells: tuple[tuple[Cell, int], ...], offs: dict[Ro
           groupings: list[dict[Row, str]]) -> Law | None:  # fmt: skip
     """A law with something that rows agree on: all of them, or those of one device or model."""
     best: Law | None = None
-    if len(groupings) > 1 and equation.free.startswith(("price", "power")):
+    if equation.free in OF_THE_SITE:
+        groupings = [groups for groups in groupings if not any(map(names_device, groups.values()))]
+    elif len(groupings) > 1 and equation.free.startswith(("price", "power")):
         groupings = [groups for groups in groupings if any(map(names_device, groups.values()))] or groupings
     for groups in groupings:
         apart: dict[str, list[tuple[float, float]]] = {}

@@ -175,6 +175,9 @@ _RATE = re.compile(r"(?P<k>[kmg]|mio)? ?(?:tok(?:en)?s?|tps|wps)(?: per)? (?:s|s
                    r"(?P<k2>[km])?tps")  # fmt: skip
 _OF_SOME = re.compile(r"\b(?:nodes?|replicas?|groups?|stages?|pipelines?|experts?|layers?)\b")
 """Of more than a device and less than all."""
+_OF_ONE_TOKEN = re.compile(r"(?:energy )?(?P<m>[mk])?(?P<unit>j|joules?|wh) per tok(?:en)?s?")
+_OF_DAYS = re.compile(r"(?:duration|run ?time|wall ?time|time|laufzeit) (?:j|jrs?|g|gg|tg|sut)")
+"""`durée (j)`, `durata (g)`."""
 _SAMPLES = re.compile(r"(?:.* )?(?P<k>k)? ?(?:samples?|examples?|sequences|seqs)(?: (?:seen|total|in|done))*(?: (?P<m>[km]))?")
 _ENERGY = re.compile(r"(?:.* )?(?P<k>[kmg])?wh(?: .*)?|(?:.* )?energy (?:.* )?(?P<j>[kmg])?(?:j|joules?)")
 _POWER = re.compile(rf"(?:.*\b(?P<before>(?:per )?(?:{DEVICE}|each)|(?:per )?node) )?(?:.* )?(?P<k>k|m)?(?:w|watts?)"
@@ -255,6 +258,9 @@ def _meant(words: str, both: str) -> list[Meaning]:
         unit = many(rate["k"] or rate["k2"])
         each = rate["each"] is not None and re.search(rf"\b{DEVICE}\b", rate["each"])
         return [("device tokens a second", unit)] if each else [("tokens a second", unit), ("device tokens a second", unit)]
+    if (one := _OF_ONE_TOKEN.fullmatch(words)) is not None:
+        times = {"m": 1e-3, "k": 1e3}.get(one["m"] or "", 1.0)
+        return [("energy" + OF_A_TOKEN, times * (1e-3 if one["unit"] == "wh" else 1 / 3.6e6))]
     if _PER.search(both):
         power = _POWER.fullmatch(words)
         return _of_power(power) if power is not None and (power["each"] or power["before"]) else []
@@ -266,6 +272,8 @@ def _meant(words: str, both: str) -> list[Meaning]:
         return [("samples", many(samples["k"] or samples["m"]))]
     if (power := _POWER.fullmatch(words)) is not None:
         return _of_power(power)
+    if _OF_DAYS.fullmatch(words):
+        return [("hours", 24.0)]
     if field_of(words) in ("", "iteration") and (hours := next((unit for form, unit in _TIMES if form.fullmatch(words)), None)):
         return [("hours", hours)]
     if (run := _RUN_TIME.fullmatch(words)) is not None:
