@@ -183,6 +183,8 @@ def test_what_a_heading_is_in_the_company_of_others(headings, fields):
     ("sel", "selective"), ("core attn", "selective"), ("attention only", "selective"), ("selektiv", "selective"),
     ("full", "full"), ("-", None), ("no", "none"), ("block (24 of 48)", "full"),
     ("minimal", "selective"), ("save_qkv_proj", "selective"), ("nothing_saveable", "full"),
+    ("kein", "none"), ("voll", "full"), ("sans", "none"), ("complet", "full"), ("senza", "none"), ("selettivo", "selective"),
+    ("полный", "full"), ("без", "none"), ("전체", "full"), ("없음", "none"), ("teilweise", "selective"),
 ])  # fmt: skip
 def test_what_is_recomputed_in_the_words_of_tables(tmp_path, cell, value):
     path = tmp_path / "n.md"

@@ -37,3 +37,11 @@ def test_so_many_devices_of_so_many_nodes(text: str, machine: dict[str, Any]):
                                   "the table is 3 wide", "head width 128"])  # fmt: skip
 def test_how_wide_a_part_is_says_nothing_of_the_model(text: str):
     assert "hidden" not in read_sentence(text)
+
+
+@pytest.mark.parametrize(("title", "value"), [
+    ("What recomputation costs", ""), ("The effect of activation recomputation", ""), ("Recompute policies", ""),
+    ("With activation recomputation", "full"), ("Full recomputation and its costs", "full"),
+])  # fmt: skip
+def test_a_chapter_on_what_recomputation_costs_says_of_no_run_that_it_did_it(title, value):
+    assert read_sentence(title).get("recompute", "") == value

@@ -504,3 +504,56 @@ def test_a_slow_time_that_the_tokens_tell_is_not_exchanged(tmp_path: Path):
     exchanged = BOXES.replace("2.57 | 25547 | 19.01", "19.01 | 25547 | 2.57")
     (found,) = [one for one in told(tmp_path, exchanged) if one.level == "error"]
     assert found.line == 8
+
+
+LENGTHS = """# Nachtraining
+
+32 Schichten, Breite 4096, 32 Köpfe, 8 KV-Köpfe, FFN 14336, Vokabular 128256. TFLOP/s sind 6 x Parameter x Token je Sekunde.
+Globale Batchgröße 256 Sequenzen zu 4096 Token.
+
+| Knoten | GPUs | Mikrobatch | Akkumulation | Zeit/Schritt (s) | Token/s | TFLOP/s je GPU |
+|---|---|---|---|---|---|---|
+| 1 | 4 | 2 | 32 | 29,38 | 35.628 | 428 |
+| 2 | 8 | 2 | 16 | 14,79 | 71.600 | 431 |
+| 4 | 16 | 2 | 8 | 7,58 | 137.660 | 416 |
+| 8 | 32 | 2 | 4 | 3,90 | 269.960 | 404 |
+| 16 | 64 | 2 | 2 | 2,02 | 521.721 | 393 |
+
+## Lange Sequenzen (4 Knoten, 16 GPUs)
+
+| Recompute | Sequenz | Batch | Mikrobatch | Zeit/Schritt (s) | Token/s/GPU | TFLOP/s je GPU |
+|---|---|---|---|---|---|---|
+| kein | 4096 | 256 | 1 | 7,71 | 8.572 | 413 |
+| kein | 4096 | 256 | 2 | 7,45 | 8.836 | 425 |
+| selektiv | 4096 | 256 | 2 | 7,53 | 8.663 | 418 |
+| voll | 4096 | 256 | 4 | 9,48 | 6.888 | 331 |
+| voll | 4096 | 256 | 2 | 9,63 | 6.811 | 328 |
+| voll | 16384 | 64 | 1 | 10,12 | 6.458 | {last} |
+"""
+
+
+def test_a_long_sequence_costs_what_the_others_do_where_attention_is_counted_in_none(tmp_path: Path):
+    assert told(tmp_path, LENGTHS.format(last="310")) == []
+    assert [f.line for f in told(tmp_path, LENGTHS.format(last="130"))] == [23]
+
+
+CARDS = """# 22B on 8 GCDs a node
+
+48 layers, 6144 wide, 48 heads, seq 2048, vocab 50304. Activations recomputed, TFLOPs with factor 96.
+
+| GPUs | Nodes | TP | PP | DP | MBS | GBS | Sec/it | TFLOPs |
+|---|---|---|---|---|---|---|---|---|
+| 64 | 8 | 4 | 4 | 4 | 2 | 256 | 20.61 | 73.7 |
+| 64 | 8 | 4 | 4 | 4 | 4 | 256 | 22.04 | {each} |
+| 64 | 8 | 8 | 2 | 4 | 2 | 256 | 20.52 | 74.0 |
+| 128 | 16 | 4 | 4 | 8 | 2 | 512 | 20.87 | 72.8 |
+| 128 | 16 | 4 | 4 | 8 | 4 | 512 | {time} | 68.0 |
+| 256 | 32 | 4 | 4 | 16 | 2 | 1024 | 20.96 | 72.5 |
+| 512 | 64 | 4 | 4 | 32 | 4 | 2048 | 22.71 | 66.9 |
+"""
+
+
+def test_of_time_and_tflops_the_one_unlike_its_column_is_wrong_and_not_the_batch(tmp_path: Path):
+    assert told(tmp_path, CARDS.format(each="68.9", time="22.34")) == []
+    found = told(tmp_path, CARDS.format(each="137.8", time="43.22"))
+    assert [(f.line, f.proposed) for f in found] == [(8, "68.9"), (11, "22.34")]

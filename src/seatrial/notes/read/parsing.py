@@ -201,14 +201,25 @@ def _yesno(column: Column, text: str) -> Cell:
     return Cell(flags=flags) if is_blank(text) else Cell(flags=flags, unread=f"{text!r} is neither yes nor no")
 
 
-_PARTLY = re.compile(r"sel\.?|select|partial|(?:core[ _-])?att(?:n|ention)(?:[ _-]only)?(?:\W.*)?|selektiv|s[eé]lecti[fv]o?|"
-                     r"minimal\w*|save_\w+|dots_\w+|checkpoint_dots\w*|选择性|選択的")  # fmt: skip
+_PARTLY = re.compile(r"sel\.?|select|partial|(?:core[ _-])?att(?:n|ention)(?:[ _-]only)?(?:\W.*)?|selektiv|"
+                     r"s[eé]lecti[fv][eo]?|selett?iv[oa]|selectief|selektywn\w*|selektivní|выборочн\w*|частичн\w*|teilweise|partiel\w*|parcial|"
+                     r"parzial\w*|minimal\w*|save_\w+|dots_\w+|checkpoint_dots\w*|"
+                     r"选择性|選択的?|部分|선택적?|부분")  # fmt: skip
 """What of a layer is recomputed where it is not all of it."""
+_WHOLLY = {"voll", "vollständig", "komplett", "ganz", "complet", "complète", "total", "totale", "tout", "intégral", "completo",
+           "completa", "pieno", "integrale", "volledig", "vol", "pełne", "pełny", "pełna", "pełen", "plné", "plný", "полный",
+           "полная", "полное", "полностью", "tam", "完全", "全量", "全重计算", "全部", "フル", "전체", "전부", "everything",
+           "all", "all layers", "every layer"}  # fmt: skip
+_NOT = {"kein", "keine", "keins", "ohne", "aucun", "aucune", "sans", "rien", "ninguno", "ninguna", "sin", "nada", "nessuno",
+        "nessuna", "senza", "nenhum", "nenhuma", "sem", "geen", "zonder", "brak", "żadne", "żaden", "bez", "žádné", "без",
+        "никакой", "не", "yok", "不用", "不", "关闭", "不重计算", "없음", "안함", "nothing"}  # fmt: skip
 
 
 def _recompute(column: Column, text: str) -> Cell:
     text, flags = take_flags(text)
     word = {"nothing_saveable": "full", "everything_saveable": "none"}.get(text.lower(), text.lower())
+    if word in _WHOLLY or word in _NOT:
+        return Cell(value="full" if word in _WHOLLY else "none", flags=flags)
     if "selective" in word or _PARTLY.fullmatch(word):
         return Cell(value="selective", flags=flags)
     if word in _YES or word in _NO:

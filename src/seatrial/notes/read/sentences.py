@@ -181,6 +181,9 @@ _NO = re.compile(
 _FULL = re.compile(
     r"(?:full|with|\\w|w/)? ?(?:activation|gradient)?[ -](?:recompute|recomputation|checkpointing)\b", re.IGNORECASE
 )
+_WITH = re.compile(r"full|with|w/", re.IGNORECASE)
+_ASKS = re.compile(r"\b(?:what|how|whether|costs?|effects?|polic(?:y|ies)|compar\w+|sweep|vs)\b", re.IGNORECASE)
+"""Of a chapter on what recomputation costs nobody says that its runs did it."""
 _EXPERTS = re.compile(r"\bMoE\b|\bexperts\b|\bmixture[ -]of|\bmixtral", re.IGNORECASE)
 _GLU = re.compile(r"\bllama|\bswiglu|\bgeglu|\bglu\b", re.IGNORECASE)
 
@@ -484,7 +487,7 @@ def read_sentence(text: str) -> dict[str, object]:
         found["recompute"] = "selective"
     elif _NO.search(text):
         found["recompute"] = "none"
-    elif _FULL.search(text):
+    elif (said := _FULL.search(text)) and (_WITH.match(said[0]) or not _ASKS.search(text)):
         found["recompute"] = "full"
     if ("expert" in letters or "moe" in letters or "mixt" in letters) and _EXPERTS.search(text):
         found["experts"] = True

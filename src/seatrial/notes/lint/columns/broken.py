@@ -15,6 +15,7 @@ from seatrial.notes.lint.columns.relations import (
     UNSAID,
     Relation,
     Rule,
+    cost_of_token,
     key_of,
     off_by,
     relations_of,
@@ -65,6 +66,8 @@ def _judge(row: Row) -> tuple[list[Broken], list[Kept]]:
                 continue  # that a few rows keep to it closely is chance where the others of the table do not
             if _of_another_text(row, relation, rule) or _of_another_pass(row, relation, off):
                 continue
+            if has_flops(relation) and _attends_to_none(row, relation, rule, (off, may)):
+                continue
             if not _unstated(row, relation, off):
                 broken.append((relation, rule, off))
             elif row.record.gpus or math.prod(getattr(row.record, axis) or 1 for axis in AXES) <= (row.counted or math.inf):
@@ -87,6 +90,17 @@ def _of_another_pass(row: Row, relation: Relation, off: float) -> bool:
     """Whether it is the recomputed pass by which HFU is more than MFU, in a row that may well have run with it."""
     of_hardware = ("hfu", 1) in relation.terms
     return of_hardware and not row.shows("recompute") and abs(abs(off) - AGAIN) <= slack(row, relation) + 2 * CLOSELY
+
+
+def _attends_to_none(row: Row, relation: Relation, rule: Rule, measured: tuple[float, float]) -> bool:
+    """Whether a row of another length keeps to the rule with what a token costs in the others, and no row shows that it costs
+    more: then attention is counted in none."""
+    others = [mate for mate in row.around if mate.seq and mate.seq != row.seq and _keeps(mate, relation, rule)]
+    alike = [mate for mate in row.around if mate is not row and mate.seq == row.seq and _keeps(mate, relation, rule)]
+    if not row.seq or alike or len({mate.seq for mate in others}) != 1:
+        return False
+    (own, its), (off, may) = map(cost_of_token, (row, others[0])), measured
+    return own is not None and its is not None and abs(off + math.log(own / its)) <= may + 2 * CLOSELY
 
 
 AGAIN = math.log(4 / 3)

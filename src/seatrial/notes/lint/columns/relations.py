@@ -194,6 +194,12 @@ def _token_flops(row: Row, other: dict[str, object]) -> float:
     return 1.0 if each is None or not seq else each / seq  # type: ignore[operator]
 
 
+def cost_of_token(row: Row) -> float | None:
+    """FLOPs of a token by the reading of the table."""
+    each = _flops(row, {})
+    return each / row.seq if each and row.seq else None
+
+
 def _batch(row: Row, other: dict[str, object]) -> object:
     return _composed(row, other) if other and row.composed else other.get("gbs", row.get("gbs"))
 

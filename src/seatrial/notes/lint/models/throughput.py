@@ -59,6 +59,9 @@ ENOUGH, CLEAR_SLIP = 2.0, 3.0
 """From which on an explanation is proposed, and makes a small difference an error too."""
 MARGIN = 1.0
 """By how much the best explanation must lead to be proposed."""
+ODD, LEAD, ABOUT_HALF = 1.5, 2.5, 0.4
+"""From which on the column alone tells which of two figures is unlike the others, by how much it leads, and by how much the
+figure is off at least, as a logarithm."""
 
 _SEQUENCES = (256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
 
@@ -174,6 +177,7 @@ def _batch(row: Row, agreeing: set[Row], open_: Open) -> Iterator[Explanation]:
     usual, often = mode(others)
     stated = row.stated_above("gbs")
     best: Explanation | None = None
+    kin = {mate.record.gbs for mate in row.around if mate in agreeing and mate is not row and mate.world == row.world}
     # Of many that are open a slip of the hand tells less than another row, or the text, does.
     many, told = len(inside) >= 4, {stated[0] if stated else None, *others} - {gbs}
     for value in [n for n in inside if n in told] or inside if many else inside:
@@ -188,10 +192,16 @@ def _batch(row: Row, agreeing: set[Row], open_: Open) -> Iterator[Explanation]:
         else:
             score, why, _ = _typing_slip(row.cell("gbs") or str(gbs), value, value)
             score = min(score, 2.0) * (0.5 if many else 1.0) + (1.0 if value & (value - 1) == 0 else 0.0) or -1.0
+        if value not in kin and gbs in kin:
+            score -= AGAINST_KIN
         if best is None or score > best.score:
             best = _whole("gbs", gbs, value, score, why, label="GBS")
     if best is not None:
         yield best
+
+
+AGAINST_KIN = 2.0
+"""Rows on as many devices have the batch that is printed, and none has the other one."""
 
 
 def _layers(row: Row, agreeing: set[Row], open_: Open) -> Iterator[Explanation]:
@@ -537,7 +547,10 @@ def _report(row: Row, explanations: list[Explanation], factor: float | None, *, 
     rivals = [e for e in explanations[1:] if best is not None and best.score - e.score < MARGIN]
     if best is not None and best.code in ("ms-not-s", "time-unit") and not rivals:
         return [_unit_finding(row, best.value, "the other rows are in seconds")]
-    if best is not None and best.score >= ENOUGH and not rivals:
+    next_best = max((e.score for e in explanations[1:]), default=-math.inf)
+    odd = (best is not None and best.score >= max(ODD, next_best + LEAD) and reading.formula not in ("label", ALIKE)
+           and abs(math.log1p(max(off, LEAST))) > ABOUT_HALF)  # fmt: skip
+    if best is not None and (best.score >= ENOUGH or odd) and not rivals:
         if level != "info":
             row.propose(best.name, best.value, best.code)
         level = "info" if abs(off) < relations.GRAVE and relations.scatters(row) and not fine else level
