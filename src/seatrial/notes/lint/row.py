@@ -102,6 +102,8 @@ class Row:
     """The heading of that cell."""
     settled: bool = False
     """Whether a finding has explained how the row's figures belong together."""
+    added: tuple[bool, bool] | None = None
+    """Whether it is a total, and whether a mean, filled when it is needed: see `totals`."""
     configuration: tuple[object, ...] | None = None
     """The whole configuration, filled when it is needed."""
     _printed: dict[str, Printed | None] = field(default_factory=dict)

@@ -75,8 +75,10 @@ def is_of_two(heading: str) -> bool:
 def _named(heading: str, headings: list[str]) -> list[str]:
     """The two columns whose names stand on either side of a stroke in a heading: `FP8 / BF16`."""
     parts = [part.strip().casefold() for part in _STROKE.split(clean(heading))]
+    if len(parts) != 2:
+        return []
     found = [other for part in parts for other in headings if len(part) > 1 and other != heading and part in other.casefold()]
-    return found if len(parts) == len(found) == len({*found}) == 2 else []
+    return found if len(found) == len({*found}) == 2 else []
 
 
 Column = dict[Row, tuple[float, float]]

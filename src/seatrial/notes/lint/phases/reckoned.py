@@ -78,12 +78,15 @@ _PATTERNS = tuple((kind, re.compile(pattern, re.IGNORECASE if kind not in ("ener
 _NEEDS = {"tokens": ("tok",), "tokens a second": ("tok",), "device tokens a second": ("tok",), "tokens of a step": ("tok",),
           "sequence": ("tok",), "energy": ("Wh",), "price of energy": ("wh",), "carbon of energy": ("wh",), "carbon": ("co2",),
           "overhead of the site": ("pue",), "node hours": ("node",), "samples": ("ampl", "sequen"),
-          "steps": ("step", "iter", "updat"),
+          "steps": ("step", "iter", "updat"), "nodes": ("node", "instan", "box", "server"), "hours": ("#h",),
+          "device hours": ("#h",),
           "samples a second": ("ampl", "seq"), "step seconds": ("step", "it"),
           "price of a device hour": ("$", "€", "£", "eur", "usd"),
           "price of a node hour": ("$", "€", "£"), "money": ("$", "€", "£", "eur", "usd", "dollar")}  # fmt: skip
 """Without one of these a sentence has no such figure."""
-_ALL_CUES = tuple({cue for cues in _NEEDS.values() for cue in cues})
+_ALL_CUES = tuple({cue for cues in _NEEDS.values() for cue in cues} - {"#h"})
+_OF_TIME = re.compile(r"\d[\s-]?h|hour|hr|day|week|min")
+"""What stands for `#h`."""
 
 
 @functools.lru_cache(maxsize=4096)
@@ -184,7 +187,7 @@ def _split(text: str) -> list[str]:
 def _read(sentence: str, start: int, ends: Sequence[tuple[int, int]]) -> list[Figure]:
     """By the patterns of English, or by the units of any tongue where those read more."""
     found = list(_figures(sentence, start, ends))
-    if not any(map(str.isdigit, sentence)):
+    if not _DIGIT.search(sentence):
         return found
     bare = plain(sentence)
     others = [one for one in spoken(bare) if one.kind in _KINDS and not one.bound and not one.each
@@ -204,13 +207,14 @@ _KINDS = frozenset(kind for kind, _, _ in _UNITS)
 
 
 def _figures(sentence: str, start: int, ends: Sequence[tuple[int, int]]) -> Iterator[Figure]:
-    if not any(map(str.isdigit, sentence)):
+    if not _DIGIT.search(sentence):
         return
     plain = _THOUSANDS.sub("", sentence)
     english = in_english(plain)
     taken: list[tuple[int, int]] = []
     letters = english.casefold() + ("Wh" if "Wh" in english else "")
-    for kind, pattern, unit in _worth(frozenset([cue for cue in _ALL_CUES if cue in letters])):
+    cues = [cue for cue in _ALL_CUES if cue in letters] + ["#h"] * (_OF_TIME.search(letters) is not None)
+    for kind, pattern, unit in _worth(frozenset(cues)):
         for match in pattern.finditer(english):
             if any(match.start(1) < end and begin < match.end(1) for begin, end in taken):
                 continue
@@ -231,6 +235,7 @@ def _figures(sentence: str, start: int, ends: Sequence[tuple[int, int]]) -> Iter
         yield Figure("nodes", match[0], float(_NUMBERS.index(match[1].lower()) + 1), 0.0, ends[0][1])
 
 
+_DIGIT = re.compile(r"\d")
 _POINTED = re.compile(r"\d{1,3}\.\d{3}")
 _AT = re.compile(r"(?:\bat|@|\bzu|\bà|\ba|\bpor)\s?$")
 MOST_OF_A_PRICE = 100.0

@@ -59,6 +59,12 @@ def check(sheet: Sheet) -> list[Finding]:
 
 def _kind(row: Row) -> tuple[bool, bool]:
     """Whether a row is a total, and whether it is a mean."""
+    if row.added is None:
+        row.added = _added(row)
+    return row.added
+
+
+def _added(row: Row) -> tuple[bool, bool]:
     cells = [cell for cell in row.record.printed.values() if cell and not cell.isspace()]
     first, second = [*map(_named, cells[:2]), None, None][:2]
     if first is not None and any(first) or second is None or len(cells) + GAPS > len(row.record.printed):

@@ -271,11 +271,12 @@ def blocks(lines: tuple[str, ...]) -> Iterator[tuple[int, list[str]]]:
 
 
 def _plain(line: str) -> str:
-    if not any(map(str.isdigit, line)):
+    if not _DIGIT.search(line):
         return line
     return in_english(_MARKS.sub("", line) if "*" in line or "`" in line or "_" in line else line)
 
 
+_DIGIT = re.compile(r"\d")
 _MARKS = re.compile(r"(?<!\w)[*`_]{1,3}(?=\S)|(?<=\S)[*`]{1,3}")
 
 

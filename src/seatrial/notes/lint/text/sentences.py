@@ -40,6 +40,7 @@ class Sentence:
         return next(number for start, number in reversed(self.starts) if start <= place or number == self.line)
 
 
+_DIGIT = re.compile(r"\d")
 _ITEM = re.compile(r"\s*(?:[-*+•] |\d{1,2}[.)] |> ?[-*] )")
 _MARKS = re.compile(r"(?<![\w*])[*`_]{1,3}(?=\S)|(?<=\S)[*`]{1,3}|\*\*")
 LONGEST, MOST_TOGETHER = 1500, 12
@@ -52,7 +53,7 @@ def sentences(lines: tuple[str, ...]) -> tuple[Sentence, ...]:
     fenced = False
 
     def close() -> None:
-        if any(any(map(str.isdigit, line)) for _, line in block):
+        if any([_DIGIT.search(line) for _, line in block]):
             found.extend(_split(block))
         block.clear()
 
@@ -80,7 +81,7 @@ def _split(block: list[tuple[int, str]]) -> Iterator[Sentence]:
     begin = 0
     for end in (*(match.end() for match in ENDS.finditer(text)), len(text)):
         part = text[begin:end]
-        if any(map(str.isdigit, part)):
+        if _DIGIT.search(part):
             own = [(max(0, start - begin), number) for start, number in starts if start < end]
             within = [one for one in own if one[0] > 0] or []
             first = [(0, next(number for start, number in reversed(starts) if start <= begin))]
