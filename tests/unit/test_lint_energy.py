@@ -43,7 +43,8 @@ f,H100,256,19,116736,2.39,15,237149.18
 g,H100,256,3,18432,2.39,15,37444.61
 h,H200,8,1.5,288,3.59,0,1033.92
 i,H100,64,7,10752,2.39,10,23127.55
-TOTAL,,,,163104,,,335556.28
+j,H100,64,7,10752,2.39,10,23127.55
+TOTAL,,,,173856,,,358683.83
 """
 
 
@@ -101,3 +102,73 @@ def test_list_prices_with_a_discount_are_not_what_was_paid(tmp_path: Path):
     assert [one for one in found(tmp_path, DISCOUNTED, "spent.csv") if one.level == "error"] == []
     told = found(tmp_path, DISCOUNTED.replace("256,19,116736", "256,91,116736"), "spent.csv")
     assert [(one.line, one.proposed) for one in told] == [(7, "19")]
+
+
+PLANNED = """# Compute plan
+
+GPU-h from the MFU in the column and the dense bf16 peak: A100 312, H100 989 TFLOP/s. Prices per GPU-h: A100 $1.20, H100 $2.30.
+
+| run | N | D | {} | chip | # | MFU | GPU-h | days | USD |
+|---|---|---|---|---|---|---|---|---|---|
+| 400M | 0.4B | 8B | 1.92e+19 | A100 | 8 | 35 | 49 | 0.25 | 59 |
+| 1B | 1B | 20B | 1.20e+20 | A100 | 16 | 38 | 281 | 0.73 | 337 |
+| 3B | 3B | 60B | 1.08e+21 | A100 | 32 | 40 | 2,404 | 3.13 | 2,885 |
+| 7B full | 7B | 4T | 1.68e+23 | H100 | 256 | 41 | 115,087 | 18.7 | 264,700 |
+| 7B math | 7B | 500B | 2.10e+22 | H100 | 256 | 41 | 14,386 | 2.34 | 33,088 |
+| 13B | 13B | 5T | 3.90e+23 | H100 | 512 | 42 | 260,805 | 21.2 | 599,852 |
+"""
+CARD = """# Runs
+
+Batch is in tokens.
+
+| run | tokens | steps | batch | A100s | s/step | tokens/s |
+|---|---|---|---|---|---|---|
+| nano | 600B | 286,102 | 2.10M | 32 | 1.23 | 1,710,969 |
+| mini | 600B | 286,102 | 2.10M | 64 | 2.05 | 1,021,128 |
+| base | 1200B | 286,102 | 4.19M | 256 | 4.87 | 860,972 |
+| large | 1800B | 381,470 | 4.72M | 384 | 6.33 | 745,266 |
+| xl | 2400B | 381,470 | 6.29M | 768 | 7.74 | 812,369 |
+"""
+LONG = """# Long context
+
+| context | tokens | CP | DP | sequences | s/step | tokens/s |
+|---|---|---|---|---|---|---|
+| 8K | 8,192 | 1 | 32 | 128 | 1.80 | 581,696 |
+| 16K | 16,384 | 1 | 32 | 64 | 2.03 | 516,182 |
+| 32K | 32,768 | 2 | 16 | 32 | 2.52 | 416,830 |
+| 64K | 65,536 | 4 | 8 | 16 | 3.51 | 298,960 |
+"""
+
+
+@pytest.mark.parametrize("heading", ["FLOP", "total FLOPs", "training compute (FLOP)"])
+@pytest.mark.parametrize(("right", "wrong", "line", "proposed"), [
+    ("1.92e+19", "1.92e+18", 7, ""), ("| 41 | 115,087", "| 14 | 115,087", 10, "41"), ("| 512 |", "| 256 |", 12, ""),
+    ("| 38 | 281 |", "| 38 | 218 |", 8, "281")])  # fmt: skip
+def test_flops_are_device_hours_at_a_share_of_the_peak(
+    tmp_path: Path, heading: str, right: str, wrong: str, line: int, proposed: str
+):
+    text = PLANNED.format(heading)
+    assert found(tmp_path, text) == []
+    told = found(tmp_path, text.replace(right, wrong))
+    assert {(one.line, one.level) for one in told} == {(line, "error")}
+    assert not proposed or [one.proposed for one in told] == [proposed]
+
+
+@pytest.mark.parametrize(("right", "wrong", "line"), [
+    ("4.72M", "4.19M", 10), ("| base | 1200B | 286,102", "| base | 1200B | 268,102", 9), ("2400B", "240B", 11)])
+def test_millions_under_batch_are_tokens_of_a_step(tmp_path: Path, right: str, wrong: str, line: int):
+    assert [one for one in found(tmp_path, CARD) if one.level == "error"] == []
+    told = found(tmp_path, CARD.replace(right, wrong))
+    assert {one.line for one in told if one.level == "error"} == {line}
+
+
+def test_a_power_of_ten_is_proposed_as_it_is_printed(tmp_path: Path):
+    text = PLANNED.format("FLOP") + "| 30B | 30B | 6T | 1.08e+24 | H100 | 1024 | 40 | 758,342 | 30.9 | 1,744,186 |\n" \
+        "| 30B bis | 30B | 1T | 1.80e+23 | H100 | 1024 | 40 | 126,390 | 5.14 | 290,698 |\n"
+    assert found(tmp_path, text) == []
+    assert [one.proposed for one in found(tmp_path, text.replace("1.08e+24", "1.08e+23"))] == ["1.08e+24"]
+
+
+def test_sequences_beside_the_time_of_a_step_are_the_batch(tmp_path: Path):
+    assert found(tmp_path, LONG) == []
+    assert [(one.line, one.proposed) for one in found(tmp_path, LONG.replace("| 64 | 2.03", "| 128 | 2.03"))] == [(6, "64")]

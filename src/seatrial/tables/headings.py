@@ -461,6 +461,7 @@ def in_letters(headings: Sequence[str]) -> dict[str, str]:
 
 
 _IN_COMPANY: dict[str, tuple[str, Kind, frozenset[str]]] = {
+    **{word: ("gbs", "count", frozenset({"sec_per_it"})) for word in ("sequences", "seqs")},
     "global": ("gbs", "count", frozenset({"mbs"})), "b": ("gbs", "count", frozenset({"mbs"})),
     "stage": ("zero_stage", "zero", frozenset({"mbs", "gbs", "dp"})), "kv": ("kv_heads", "count", frozenset({"heads"})),
     "block": ("seq", "count", frozenset({"mbs", "gbs"})), "ckpt": ("recompute", "recompute", frozenset({"mbs"})),
@@ -520,7 +521,8 @@ def _settled(given: tuple[Column, ...]) -> list[Column]:
         named = {column.field for column in columns}
     for at, column in enumerate(columns):
         field, kind, beside = _IN_COMPANY.get(normal(column.heading), ("", "word", frozenset()))
-        if not column.field and field not in named and beside & named and not (field == "zero_stage" and "pp" in named):
+        other = field == "zero_stage" and "pp" in named or field == "gbs" and "iteration" in named  # of all steps
+        if not column.field and field not in named and beside & named and not other:
             columns = [*columns[:at], Column(heading=column.heading, field=field, kind=kind), *columns[at + 1 :]]
     kept = [at for at, one in enumerate(columns) if not one.field and _is_peak_memory(one.heading, named)]
     if kept:  # of what is allocated and what is reserved the first, as elsewhere

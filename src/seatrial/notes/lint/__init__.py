@@ -107,8 +107,10 @@ def _left(problems: Iterable[Problem], sheet: Sheet) -> list[Finding]:
     for problem in problems:
         if _of_quantities(problem.left):
             continue
-        # A row that has the figures of another one says nothing more of how columns belong together.
-        figures = {tuple(map(digits.alone, record.printed.values())): record for record in reversed(problem.left)}
+        # A row that has the figures of another one says nothing more of how columns belong together, but for a total of them.
+        added = any(totals.is_named(cell) for record in problem.left[-1:] for cell in record.printed.values())
+        figures = {(*map(digits.alone, record.printed.values()), added and at): record
+                   for at, record in reversed([*enumerate(problem.left)])}  # fmt: skip
         rows += [replace(record, source_file=problem.file) for record in reversed(figures.values())]
     side = Sheet.of(rows, sheet.prose if rows else {})
     found = [finding for rule in OF_COLUMNS for finding in rule(side)]
@@ -181,6 +183,8 @@ def _at_its_cell(finding: Finding, sheet: Sheet) -> Finding:
     text = sheet.prose.get(finding.file)
     if finding.line and finding.column and finding.column.endswith(")") and text is not None:
         finding = _as_it_stands(finding, text.lines)
+    if (power := _POWER_OF_TEN.fullmatch(finding.printed or "")) and re.fullmatch(r"[\d.]+", finding.proposed or ""):
+        finding = replace(finding, proposed=f"{float(finding.proposed or 0):.{len(power[1] or '.') - 1}e}")
     if finding.line and finding.printed and text is not None and not field_of(finding.column or ""):
         finding = _with_points(finding, text)
     if finding.line is None or not finding.column or text is None or (finding.file, finding.line) not in sheet.turned:
@@ -194,6 +198,7 @@ def _at_its_cell(finding: Finding, sheet: Sheet) -> Finding:
     return finding
 
 
+_POWER_OF_TEN = re.compile(r"\d(\.\d+)?[eE]\+?\d+")
 _TAGS = re.compile(r"(?:</?(?:t[rhd]|b|strong|code)\b[^<>]*>\s*)+")
 _APART = re.compile(r"\||\s{2,}|\t")
 _POINTED = re.compile(r"(?<![\d.,])[1-9]\d{0,2}(?:\.\d{3})+(?![\d.,])")

@@ -158,6 +158,9 @@ def _columns(mates: list[Row]) -> dict[str, list[Cell]]:
         found = {kind: cells for kind, cells in found.items() if not kind.startswith("price")}  # that is paid in part
     if found.keys().isdisjoint(AMOUNTS) or len(found) < 2:
         return {}
+    batch = mates[0].columns.get("gbs", "")
+    if "tokens of a step" not in found and all(_MANY_TOKENS.fullmatch(row.cells.get(batch, "")) for row in mates[:MOST_ROWS]):
+        found["tokens of a step"] = [Cell(batch, "tokens of a step")]  # `4.19M` under `batch`
     for kind in STATED:
         if kind not in found and any(stated(row, kind) for row in mates[:FEWEST]):
             found[kind] = [Cell("", kind)]
@@ -165,7 +168,8 @@ def _columns(mates: list[Row]) -> dict[str, list[Cell]]:
 
 
 _DISCOUNT = re.compile(r"discount|rebate|rabatt|remise|sconto|descuento|desconto|korting|скидк|折扣|割引|할인", re.IGNORECASE)
-STATED = ("devices", "nodes", "batch", "sequence", "price of a device hour", "price of energy")
+_MANY_TOKENS = re.compile(r"\d+(?:[.,]\d+)? ?Mi?(?: ?tok(?:en)?s?)?")
+STATED = ("devices", "nodes", "batch", "sequence", "price of a device hour", "price of energy", "peak of a device")
 
 
 def stated(row: Row, kind: str) -> float | None:
@@ -173,6 +177,9 @@ def stated(row: Row, kind: str) -> float | None:
     lines = row.sheet.text(row).lines
     if kind in FROM_FIELDS:
         said = row.world if kind == "devices" else row.seq if kind == "sequence" else row.get(FROM_FIELDS[kind])
+    elif kind == "peak of a device":
+        peaks = row.device.peak_tflops if row.device is not None and (row.record.machine or row.names_device) else {}
+        said = peaks.get("bf16") or peaks.get("fp16")
     elif kind == "price of energy":
         said = prices(lines).get("kwh")
     else:
@@ -205,7 +212,8 @@ def figure(row: Row, cell: Cell) -> tuple[float, float] | None:
 
 
 def name_of(row: Row, heading: str) -> str:
-    return next((name for name, its in row.columns.items() if its == heading and name in FIELDS), EXTRA + heading)
+    name = next((name for name, its in row.columns.items() if its == heading and name in FIELDS), EXTRA + heading)
+    return EXTRA + heading if name == "gbs" and row.record.gbs is None else name
 
 
 def terms(row: Row, law: Law) -> tuple[tuple[tuple[str, int], ...], float] | None:
@@ -213,7 +221,8 @@ def terms(row: Row, law: Law) -> tuple[tuple[tuple[str, int], ...], float] | Non
     made = []
     units = 0.0
     for cell, power in sorted(law.cells, key=lambda one: (*WORKED_OUT, one[0].kind).index(one[0].kind)):
-        name = name_of(row, cell.heading) if cell.heading else FROM_FIELDS.get(cell.kind, "")
+        name = name_of(row, cell.heading) if cell.heading else "peak" if cell.kind == "peak of a device" else FROM_FIELDS.get(
+            cell.kind, "")  # fmt: skip
         if not name:  # a price of the text
             same = {stated(mate, cell.kind) for mate in row.mates[:MOST_ROWS]}
             if len(same) > 1 or not (price := same.pop()):

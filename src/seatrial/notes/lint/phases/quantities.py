@@ -54,17 +54,18 @@ LAWS: tuple[tuple[dict[str, int], float], ...] = (
     ({"energy of the site": 1, "energy": -1, "overhead of the site": -1}, 0.0),
     ({"carbon": 1, "energy": -1, "carbon of energy": -1}, 0.0),
     ({"carbon": 1, "energy of the site": -1, "carbon of energy": -1}, 0.0),
+    ({"operations": 1, "device hours": -1, "utilisation": -1, "peak of a device": -1}, -math.log(3600 * 1e12)),
     ({"hours of a token": 1, "tokens a second": 1}, SECONDS),
     ({"device hours of a token": 1, "hours of a token": -1, "devices": -1}, 0.0),
     ({"energy": 1, "tokens": -1, "energy of a token": -1}, 0.0),
 )
 FREE = ("price of a device hour", "price of a node hour", "price of energy", "power", "power of a device", "power of a node",
-        "carbon of energy", "overhead of the site", "tokens of a step", "samples of an epoch",
+        "carbon of energy", "overhead of the site", "peak of a device", "tokens of a step", "samples of an epoch",
         "tokens of an epoch")  # fmt: skip
 """What rows may have in common without a column for it: those of one device, of one model, or all."""
 AMOUNTS = frozenset(("hours", "device hours", "node hours", "money", "energy", "energy of the site", "carbon", "tokens",
                      "samples", "price of tokens", "price of samples", "hours of a token", "device hours of a token",
-                     "energy of a token"))  # fmt: skip
+                     "energy of a token", "operations"))  # fmt: skip
 """Of whole runs: laws of nothing but steps, devices and batches are those that `relations` has."""
 ON_THE_CLOCK = frozenset(("hours", "device hours", "node hours"))
 WORKED = frozenset(("steps", "tokens", "samples"))
@@ -151,7 +152,8 @@ def equations(kinds: frozenset[str]) -> tuple[Equation, ...]:
 
 FIELDS = {"gpus": "devices", "nodes": "nodes", "gbs": "batch", "seq": "sequence", "iteration": "steps",
            "sec_per_it": "step seconds", "tokens_per_s": "tokens a second", "samples_per_s": "samples a second",
-           "tokens_per_s_per_process": "device tokens a second", "procs_per_node": "devices of a node"}  # fmt: skip
+           "tokens_per_s_per_process": "device tokens a second", "procs_per_node": "devices of a node",
+           "mfu": "utilisation"}  # fmt: skip
 DEVICE = r"(?:gpu|device|card|tpu|npu|hpu|chip|gcd|accelerator|core|[ahvbl]\d{2,3}s?|mi\d+x?|gh\d+|gb\d+|gaudi\d?)s?"
 _CURRENCY = re.compile(r"\b(?:usd|eur|chf|gbp|jpy|yen|dollars?|euros?|k(?:usd|eur|chf))\b|[$€£¥]")
 _MONEY = re.compile(r"\b(?:costs?|price|kosten|cout|couts|coste|custo|costo|bill|charge|spend|spent|amount|betrag|koszt)\b")
@@ -178,6 +180,8 @@ _OF_SOME = re.compile(r"\b(?:nodes?|replicas?|groups?|stages?|pipelines?|experts
 _OF_ONE_TOKEN = re.compile(r"(?:energy )?(?P<m>[mk])?(?P<unit>j|joules?|wh) per tok(?:en)?s?")
 _OF_DAYS = re.compile(r"(?:duration|run ?time|wall ?time|time|laufzeit) (?:j|jrs?|g|gg|tg|sut)")
 """`durée (j)`, `durata (g)`."""
+_OPERATIONS = re.compile(r"(?:c|total|train(?:ing)?|compute|model|budget|\W)*(?P<u>[pez])?flops?(?: (?P<m>1e\d+))?")
+_MANY_OPERATIONS = {"p": 1e15, "e": 1e18, "z": 1e21}
 _SAMPLES = re.compile(r"(?:.* )?(?P<k>k)? ?(?:samples?|examples?|sequences|seqs)(?: (?:seen|total|in|done))*(?: (?P<m>[km]))?")
 _ENERGY = re.compile(r"(?:.* )?(?P<k>[kmg])?wh(?: .*)?|(?:.* )?energy (?:.* )?(?P<j>[kmg])?(?:j|joules?)")
 _POWER = re.compile(rf"(?:.*\b(?P<before>(?:per )?(?:{DEVICE}|each)|(?:per )?node) )?(?:.* )?(?P<k>k|m)?(?:w|watts?)"
@@ -258,6 +262,8 @@ def _meant(words: str, both: str) -> list[Meaning]:
         unit = many(rate["k"] or rate["k2"])
         each = rate["each"] is not None and re.search(rf"\b{DEVICE}\b", rate["each"])
         return [("device tokens a second", unit)] if each else [("tokens a second", unit), ("device tokens a second", unit)]
+    if (operations := _OPERATIONS.fullmatch(words)) is not None and not _PER.search(both):
+        return [("operations", _MANY_OPERATIONS.get(operations["u"] or "", 1.0) * float(operations["m"] or 1.0))]
     if (one := _OF_ONE_TOKEN.fullmatch(words)) is not None:
         times = {"m": 1e-3, "k": 1e3}.get(one["m"] or "", 1.0)
         return [("energy" + OF_A_TOKEN, times * (1e-3 if one["unit"] == "wh" else 1 / 3.6e6))]

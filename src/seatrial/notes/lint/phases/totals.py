@@ -93,6 +93,11 @@ def _named(cell: str) -> tuple[bool, bool] | None:
     return (_TOTAL.fullmatch(words) is not None, _MEAN.fullmatch(words) is not None) if words else None
 
 
+def is_named(cell: str) -> bool:
+    """Whether a cell is the name of a total or a mean."""
+    return any(_named(cell) or ())
+
+
 def _rows(mates: list[Row]) -> Iterator[Finding]:
     members: list[Row] = []
     parts: list[Row] = []
