@@ -24,7 +24,19 @@ from seatrial.notes.lint.models import experts, formulas, model_size, peaks, pub
 from seatrial.notes.lint.phases import cumulative, dated, ledger, reckoned, spans, steps, totals
 from seatrial.notes.lint.rows import duplicates, grown, layout, meshes, of_all, plausible, shifted, speeds, status, trends
 from seatrial.notes.lint.sheet import Sheet
-from seatrial.notes.lint.text import claimed, compared, counted, denied, denied_shape, described, of_nodes, spoken, summed, told
+from seatrial.notes.lint.text import (
+    claimed,
+    compared,
+    counted,
+    denied,
+    denied_shape,
+    described,
+    of_nodes,
+    pairs,
+    spoken,
+    summed,
+    told,
+)
 from seatrial.notes.lint.text.prose import Prose
 from seatrial.notes.read import LARGEST_MIB, import_file
 from seatrial.notes.read.exported import text_of_export
@@ -47,7 +59,7 @@ OF_COLUMNS: tuple[Rule, ...] = (relations.learn, cumulative.check, parts.check, 
                                 changes.check, steps.check, ledger.check, totals.check, summed.check, levels.check,
                                 sums.check, matrices.check, spans.check)  # fmt: skip
 """Those that ask of no row whether it is a run."""
-BESIDES: tuple[Rule, ...] = (reckoned.check, spoken.check, told.check, claimed.check, counted.check,
+BESIDES: tuple[Rule, ...] = (reckoned.check, pairs.check, spoken.check, told.check, claimed.check, counted.check,
                              denied_shape.check, denied.column_otherwise, denied.nodes_otherwise, shapes.check,
                              experts.check_spread, dated.check, status.fits_by_need, peaks.check, arrows.check,
                              meshes.check_slices)

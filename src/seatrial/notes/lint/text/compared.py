@@ -311,6 +311,10 @@ class _Told:
             return
         kinds, per = self._kinds(), self.claim.way in ("kept", "less")
         ratios = [one for one in _ratios(*pair, measured=True) if kinds & _kinds_of(one[2])]
+        ratio = self.claim.way == "times" and _FACTOR.search(self.clause) is not None
+        of = kinds - {"time"} if ratio else kinds  # `times` tells of no time
+        if of and of <= {"memory", "money", "energy"} and not any(of & _kinds_of(one[2]) for one in ratios):
+            return  # of what no column tells
         if not kinds - {"share"} or not ratios:
             ratios = [one for one in _ratios(*pair, measured=True) if field_of(one[2]) in _SPEEDS]
         worlds = math.log(pair[0].world / pair[1].world) if pair[0].world and pair[1].world else 0.0
@@ -426,6 +430,7 @@ def _bases(row: Row, by: frozenset[str]) -> list[Row]:
     return [*dict.fromkeys([*alike, *([first] if is_base and first is not row else [])])]
 
 
+_FACTOR = re.compile(r"\btimes (?:the|an?|as|more)\b")
 _BASE = re.compile(r"\b(?:base(?:line)?|none|default|main|reference|before|bf16|off|without|basis|stock|plain|vanilla)\b",
                    re.IGNORECASE)  # fmt: skip
 _ONE = re.compile(r"1[.,]0+ ?[x×]?|1 ?[x×]|[x×] ?1(?:[.,]0+)?|100(?:[.,]0+)? ?%|-|—")

@@ -27,15 +27,15 @@ _SCALE = re.compile(
     r"mln\.?|млн\.?)|"
     r"(?P<b>B(?!F)|bn|Mrd\.?|milliards?(?: de)?|milliarden|billions?(?: of)?|mil millones(?: de)?|miliard\w*(?: di)?|"
     r"bilhoes(?: de)?|mld\.?|млрд\.?)|(?P<t>T(?![FPBi])|trillions?|trilhoes|billones|兆)|"
-    r"(?P<wan>万|萬|만)|(?P<yi>億|亿|억))(?![a-z])", re.IGNORECASE)  # fmt: skip
+    r"(?P<wan>万|萬|만)|(?P<yi>億|亿|억))(?:(?![a-z])|(?=tok))", re.IGNORECASE)  # fmt: skip
 _CASED = {"m": "M", "b": "B", "t": "T"}
 """Letters that stand for many only as capitals."""
 _TIMES = {"k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12, "wan": 1e4, "yi": 1e8}
 _DEVICE = (r"(?:GPU'?s?|[HN]PUs?|TPUs?|devices?|accelerators?|cards?|chips?|GCDs?|ranks?|processes|karten|cartes|tarjetas|"
            r"placas|schede|kaarten|kart[ay]?|ускорител\w*|карт\w*|(?:[AHVBLP]|GH|GB|MI)\d{2,3}[A-Zs]{0,2}|[张块枚]?卡|枚|장)")
-_NODE = (r"(?:nodes?|hosts?|box(?:es)?|servers?|knoten|n(?:oe)?uds?|nodos?|nodi|knooppunt(?:en)?|wezl\w*|wezel|uzl\w*|"
-         r"noder|nos|"
-         r"узл\w*|узел|нод\w*|ノード|节点|節点|노드|台|대)")  # fmt: skip
+_NODE = (r"(?:nodes?|hosts?|box(?:es)?|servers?|knoten|knopen|n(?:oe)?uds?|nodos?|nodi|knooppunt(?:en)?|wezl\w*|wezel|"
+         r"uzl\w*|noder|nos|"
+         r"узл\w*|узел|нод\w*|ノード|节点|節点|노드|台|대|机(?!器|型))")  # fmt: skip
 _STEP = (r"(?:steps?|iterations?|iters?|its?|updates?|schritte?n?|pas(?:os?|si|so)?|etapes?|iteracion(?:es)?|iterazion[ei]|"
          r"stap(?:pen)?|krok\w*|шаг\w*|итераци\w*|ステップ|イテレーション|步|迭代|스텝|step)")  # fmt: skip
 _SECOND = r"(?:s(?:ec(?:ond)?s?)?|sekunden?|sekund\w*|secondes?|segundos?|second[oi]|seg|сек\w*|с|秒|초)"

@@ -1,0 +1,215 @@
+"""The rows of a table that a sentence speaks of, by the columns that it takes them by: what it compares, and what both have.
+
+    some = mentions("From 4 to 16 nodes (TP = 4) it runs 2.7 times as fast.", rows)      nodes 4, nodes 16, TP 4
+    two_sides(some, rows)                            the rows of 4 nodes and those of 16, with TP 4
+    spoken_of(some, rows)                            those that have all of what is named
+
+A column of which two values are named is what is compared; one of which a single one is named holds for both sides.
+"""
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from seatrial.notes.lint.row import Row
+from seatrial.notes.lint.text.claims import _COUNTS as SPELLED
+from seatrial.notes.lint.text.claims import _ROW as NUMBERED
+from seatrial.notes.lint.text.claims import _numbered as numbered
+from seatrial.notes.lint.text.claims import heading_words, tokens
+from seatrial.notes.lint.text.figures import figures
+from seatrial.tables.headings import clean, decimal
+from seatrial.tables.tongues import plain_letters
+
+MOST_ROWS = 40
+_TO = (r"(?:to|auf|bis|a|au|al|naar|na|do|till|til|к|до|на|->|→|-|–|から|から 1?|到|扩到|增加到|에서|and|und|et|y|e|en|и|"
+       r"vs\.?|against|over|gegen|als|contre|contra|versus|than|statt|instead of|rather than|for|と)")  # fmt: skip
+_JOINED = re.compile(rf"(?<![\w.,])(\d[\d,]*)(?:[ -]?(?!to\b|a\b|and\b)[^\W\d]+)?\s?(?:\([^()]*\) )?{_TO}\s*"
+                     rf"(?:the |den |les |las )?(\d[\d,]*)(?![\d.,]*\d|\s?%)", re.IGNORECASE)  # fmt: skip
+_SPELLED = re.compile(rf"\b({'|'.join(SPELLED)})(?= (?:\w+ )?(?:nodes?|gpus?|chips?|cards?|devices?|knoten|karten|"
+                      rf"n(?:oe)?uds?|nodos?|nodi|cartes|tarjetas|placas|hosts?|slices?|[AHVB]\d00s?)\b)|"
+                      rf"(?<= to )({'|'.join(SPELLED)})\b", re.IGNORECASE)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Mention:
+    start: int
+    end: int
+    heading: str
+    value: str
+    rows: frozenset[int]
+
+
+def spelled(text: str) -> str:
+    """With digits for words before what is counted; as long as the text."""
+    return _SPELLED.sub(lambda match: str(SPELLED[match[0].casefold()]).rjust(len(match[0])), text)
+
+
+def mentions(text: str, rows: Sequence[Row]) -> list[Mention]:
+    """In the order of the text, in plain letters."""
+    rows = rows[:MOST_ROWS]
+    text = spelled(text)
+    letters = text.casefold()
+    found = [*_counts(text, rows), *_settings(letters, rows), *_names(letters, rows), *_numbers(text, rows)]
+    found = [one for one in found if one.rows]
+    found += _joined(text, rows, found)
+    kept: dict[tuple[int, str], Mention] = {}
+    for one in sorted(found, key=lambda one: (one.start, one.start - one.end)):
+        kept.setdefault((one.start, one.heading), one)
+    return [one for one in kept.values() if 0 < len(one.rows) < len(rows)]
+
+
+_BASE = re.compile(r"\bbase ?line\b|基线|基準|ベースライン|베이스라인|\bbasislauf\b|linea (?:de )?base", re.IGNORECASE)
+
+
+def _counts(text: str, rows: Sequence[Row]) -> list[Mention]:
+    found = []
+    for one in figures(text):
+        if one.kind in ("devices", "nodes") and not one.bound:
+            its = [row.record.gpus or row.world if one.kind == "devices" else row.record.nodes for row in rows]
+            if one.kind == "devices" and one.value == 1 and 1 not in its:
+                continue  # `per GPU`
+            found.append(Mention(one.start, one.end, one.kind, one.text,
+                                 frozenset(at for at, size in enumerate(its) if size == one.value)))  # fmt: skip
+    return found
+
+
+def _settings(letters: str, rows: Sequence[Row]) -> list[Mention]:
+    """`mbs 4`, `TP=2`, `64 experts`: by a word of the heading."""
+    found = []
+    for heading in rows[0].record.printed:
+        values: dict[str, set[int]] = {}
+        for at, row in enumerate(rows):
+            cell = decimal(clean(row.record.printed.get(heading, "")).strip())
+            if re.fullmatch(r"\d{1,6}", cell):
+                values.setdefault(cell, set()).add(at)
+        if len(values) < 2 or 2 * sum(map(len, values.values())) < len(rows):
+            continue
+        for name in _called(heading):
+            if name not in letters:
+                continue
+            apart = r"\s?=\s?" if len(name) == 1 else r"[ -]?(?:size )?(?:=|of|von|de)?\s?"
+            for match in re.finditer(rf"(?<![^\W\d_]){re.escape(name)}{apart}(\d{{1,6}})(?![\w.]*\d)|"
+                                     rf"(?<![\w.,])(\d{{1,6}}) {re.escape(name)}(?![^\W_])", letters):  # fmt: skip
+                value = match[1] or match[2]
+                if (match[1] or len(name) > 2) and value in values:
+                    found.append(Mention(match.start(1 if match[1] else 2), match.end(), heading, value,
+                                         frozenset(values[value])))  # fmt: skip
+    return found
+
+
+_COMMON = frozenset("per of in and the a an no on size s ms step steps time tokens tok gpu gpus global local max total mem run "
+                    "day days hours hour".split())
+
+
+def _called(heading: str) -> list[str]:
+    bare = plain_letters(clean(heading)).casefold().strip()
+    words = {word for word in re.findall(r"[^\W\d_]+", f"{heading_words(heading)} {bare}") if word not in _COMMON}
+    return sorted({*words, bare.strip("?:. ")} - {""}, key=len, reverse=True)[:8]
+
+
+def _names(letters: str, rows: Sequence[Row]) -> list[Mention]:
+    """Words of cells that not all rows have, and the row that others are measured against."""
+    found = []
+    for heading in rows[0].record.printed:
+        words: dict[str, set[int]] = {}
+        for at, row in enumerate(rows):
+            cell = row.worded.get(heading, "")
+            sized = {cell.casefold()} if re.fullmatch(r"\d+(?:\.\d+)?[kKMB]", cell) else set()
+            for word in tokens(cell) | sized if len(cell) < 60 else ():
+                words.setdefault(word, set()).add(at)
+        taken: list[tuple[int, int]] = []
+        for word, its in sorted(words.items(), key=lambda one: -len(one[0])):
+            if len(its) == len(rows) or word not in letters or len(word) < 2:
+                continue
+            ends = (r"(?<![^\W_])", r"(?![^\W_])") if word.isascii() or not _CJK.search(word) else ("", "")
+            plural = "s?" if word.isascii() and word[-1].isdigit() else ""
+            for match in re.finditer(rf"{ends[0]}{re.escape(word)}{plural}{ends[1]}", letters):
+                if not any(start < match.end() and match.start() < end for start, end in taken):
+                    taken.append(match.span())
+                    found.append(Mention(match.start(), match.end(), heading, word, frozenset(its)))
+    return found
+
+
+_SHARP = re.compile(r"#(\d{1,2})(?![\w]|[.,]\d)")
+_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_WITH = re.compile(r"(?:\b(?:with|by|run|config|mit|avec|con|com|met|as|than|vs|against) |#)(\d{1,3})"
+                   r"(?![\w.,]*\d| ?%|[ -]?[a-z])|^(\d{2}) (?=\w)")  # fmt: skip
+
+
+def _numbers(text: str, rows: Sequence[Row]) -> list[Mention]:
+    """Rows by their numbers: `#8`, and where a table writes 03 also `13 beats 03`."""
+    firsts = [next(iter(row.cells.values()), "").strip("#* ") for row in rows]
+    sharp = [(match, numbered(list(rows), int(match[1]))) for match in _SHARP.finditer(text)]
+    found = [Mention(match.start(at), match.end(at), "#", match[at], frozenset(numbered(list(rows), int(match[at]))))
+             for match in NUMBERED.finditer(text) for at in (1, 2) if match[at]]  # fmt: skip
+    found += [Mention(match.start(1), match.end(), "#", match[1], frozenset(its)) for match, its in sharp if its]
+    base = _BASE.search(text)
+    if base is not None and len(found) == 1:  # where no row says that it is the base, the first one is
+        its = [at for at, row in enumerate(rows) if _BASE.search(row.text)]
+        found += [Mention(base.start(), base.end(), "#", "base", frozenset(its or [0]))] if len(its) < 2 else []
+    if any(re.fullmatch(r"0\d+", one) for one in firsts):
+        for match in _WITH.finditer(text):
+            place = 1 if match[1] else 2
+            same = frozenset(at for at, one in enumerate(firsts) if one == match[place])
+            found += [Mention(match.start(place), match.end(place), "#", match[place], same)] if same else []
+    return found
+
+
+def _joined(text: str, rows: Sequence[Row], found: list[Mention]) -> list[Mention]:
+    """The one of two numbers whose unit stands at the other one only: `from 16 nodes to 192`."""
+    made = []
+    places = {one.start: one for one in found}
+    for match in _JOINED.finditer(text):
+        one, other = places.get(match.start(1)), places.get(match.start(2))
+        known, place = (one, 2) if one is not None else (other, 1)
+        if known is None or one is not None and other is not None:
+            continue
+        value = match[place].replace(",", "")
+        its = frozenset(at for at, row in enumerate(rows) if _has(row, known.heading, float(value)))
+        made += [Mention(match.start(place), match.end(place), known.heading, value, its)] if its else []
+    return made
+
+
+def _has(row: Row, heading: str, value: float) -> bool:
+    if heading == "devices":
+        return (row.record.gpus or row.world) == value
+    if heading == "nodes":
+        return row.record.nodes == value
+    cell = decimal(clean(row.record.printed.get(heading, "")).strip())
+    return cell.isdecimal() and float(cell) == value
+
+
+def _by_column(some: Sequence[Mention]) -> dict[str, list[Mention]]:
+    columns: dict[str, list[Mention]] = {}
+    for one in some:
+        its = columns.setdefault(one.heading, [])
+        if one.rows not in [other.rows for other in its]:
+            its.append(one)
+    return columns
+
+
+def spoken_of(some: Sequence[Mention], rows: Sequence[Row]) -> list[Row]:
+    """Rows that have all of what is named, each column once."""
+    columns = _by_column(some)
+    if not columns or any(len(its) != 1 for its in columns.values()):
+        return []
+    left = frozenset.intersection(*(its[0].rows for its in columns.values()))
+    return [rows[at] for at in sorted(left)]
+
+
+def two_sides(some: Sequence[Mention], rows: Sequence[Row]) -> tuple[list[Row], list[Row]] | None:
+    columns = _by_column(some)
+    apart = [its for its in columns.values() if len(its) == 2 and its[0].rows != its[1].rows]
+    if not apart or any(len(its) > 2 for its in columns.values()):
+        return None
+    both = [its[0].rows for its in columns.values() if len(its) == 1]
+    for order in itertools.product((0, 1), repeat=min(len(apart) - 1, 3)):
+        sides = [frozenset.intersection(*(its[side ^ turned].rows for its, turned in zip(apart, (0, *order))))
+                 for side in (0, 1)]  # fmt: skip
+        for its in both:
+            sides = [side & its or side for side in sides]
+        if sides[0] and sides[1] and not sides[0] & sides[1]:
+            return [rows[at] for at in sorted(sides[0])], [rows[at] for at in sorted(sides[1])]
+    return None
