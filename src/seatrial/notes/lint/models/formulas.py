@@ -32,6 +32,8 @@ FORMULAS = ("sc21", "megatron-2022-old", "hardware", "palm", "parameters", "labe
 OF_TP, OF_PP = ("sc21", "megatron-2022-old"), ("megatron-2022-old",)
 """The formulas in which tensor and pipeline parallelism count."""
 ALIKE = "alike"
+FROZEN = re.compile(r"lora\b|adapter|frozen|freez|forward[ -]only|inference|rollout", re.IGNORECASE)
+"""Words of runs that leave most of the model as it is: four FLOPs for a parameter and token, or two, and not six."""
 LABELS = 0.06
 """Labels are names as much as numbers: 345M has 355 million parameters, 7B has 6.7, 14B has 14.8."""
 COMMON_VOCABULARIES = (50257, 32000, 128256, 250680, 50304, 51200, 100352, 151936, 256000, 30522)

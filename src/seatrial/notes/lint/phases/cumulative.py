@@ -50,7 +50,7 @@ def check(sheet: Sheet) -> list[Finding]:
         rising = [one for one in columns if sum(map(operator.lt, one.values, one.values[1:])) >= SHARE * (len(rows) - 1)]
         for total, amount in itertools.product(rising, columns) if len(columns) > 1 else ():
             if total is not amount:
-                found += _told(rows, total, amount)
+                found += _told(rows, total, amount, [one for one in rising if one is not total and amount not in rising])
     return found
 
 
@@ -65,10 +65,12 @@ def _column(rows: list[Row], heading: str) -> _Column | None:
     return _Column(heading, values, max(0.5 * 10.0 ** -digits.places(cell) for cell in cells)) if len(rows) >= FEWEST else None
 
 
-def _told(rows: list[Row], total: _Column, amount: _Column) -> Iterator[Finding]:
+def _told(rows: list[Row], total: _Column, amount: _Column, others: list[_Column]) -> Iterator[Finding]:
     open_ = 2 * total.half + amount.half
     short = [now - was - more for was, now, more in zip(total.values, total.values[1:], amount.values[1:])]
     off = {at for at, one in enumerate(short, 1) if abs(one) > open_ * 1.001 + 1e-9 * total.values[at]}
+    first = _begins(total, amount, others, open_) if off else None
+    off -= {at for at in off if first is not None and abs(total.values[at] - first[at] - amount.values[at]) <= open_ * 1.001}
     least = min(amount.values[at] for at in range(1, len(rows)))
     sums = {at for at in off if at + 1 in off and math.isclose(short[at], -short[at - 1], abs_tol=2 * open_)}
     wrong = len(off - {at + 1 for at in sums})
@@ -88,7 +90,18 @@ def _told(rows: list[Row], total: _Column, amount: _Column) -> Iterator[Finding]
             if ends and _typed(rows[at].record.printed[total.heading], whole, open_):
                 yield _finding(rows[at], total, whole, amount.heading)
             else:
-                yield _finding(rows[at], amount, amount.values[at] + short[at - 1], total.heading)
+                meant = amount.values[at] + short[at - 1] if first is None else total.values[at] - first[at]
+                yield _finding(rows[at], amount, meant, total.heading)
+
+
+def _begins(total: _Column, amount: _Column, others: list[_Column], open_: float) -> list[float] | None:
+    """Where rows begin, if a column says so: after a crash that is an older checkpoint and not where the row above ended."""
+    for first in others:
+        each = zip(total.values, first.values, amount.values)
+        short = [abs(last - begun - more) > open_ * 1.001 for last, begun, more in each]
+        if sum(short) <= (1 - SHARE) * len(short) and any(first.values):
+            return first.values
+    return None
 
 
 def _typed(cell: str, value: float, open_: float) -> digits.Slip | None:

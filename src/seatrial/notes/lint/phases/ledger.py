@@ -93,6 +93,10 @@ class Law:
         """Whether it is between counts alone, which are another batch's as often as they are wrong."""
         return self.equation.free == "tokens of a step" or all(cell.kind in BATCHES for cell, _ in self.cells)
 
+    @property
+    def of_money(self) -> bool:
+        return any(cell.kind == "money" for cell, _ in self.cells)
+
     def power(self, heading: str) -> int:
         return next((power for cell, power in self.cells if cell.heading == heading), 0)
 
@@ -132,7 +136,8 @@ def is_listed(heading: str) -> bool:
 def learn(mates: list[Row]) -> list[Law]:
     """The laws that the rows of a table keep to."""
     columns = _columns(mates) if len(mates) >= FEWEST and mates[0].tabular else {}
-    return _laws([row for row in mates[:MOST_ROWS] if not is_aggregate(row)], columns) if columns else []
+    rows = [row for row in mates[:MOST_ROWS] if not is_aggregate(row)] if columns else []
+    return [_of_what_is_paid(law, rows) for law in _laws(rows, columns)] if columns else []
 
 
 def check(sheet: Sheet) -> list[Finding]:
@@ -464,6 +469,40 @@ def _told(row: Row, laws: list[Law], rows: list[Row]) -> Iterator[Finding]:
             row.reasons[its] = "aggregate"
     message = f"{heading} {row.cells[heading]} -> {best.text}{best.why}: {said}"
     yield row.find("aggregate", level, message, column=heading, printed=row.cells[heading], proposed=best.text)
+
+
+_CHARGED = re.compile(r"\b(?:billed|billable|charge[ds]|chargeable|invoiced|abgerechnet|berechnet|factur|fatturat|naliczon)|"
+                      r"оплач|к оплате|计费|課金|請求|청구", re.IGNORECASE)  # fmt: skip
+_AT_LEAST = re.compile(r"\b(?:at least|minimum|mindest|less than|au moins|al menos|como mínimo|almeno|co najmniej)|"
+                       r"не менее|минимум|最低|至少|최소", re.IGNORECASE)  # fmt: skip
+
+
+def _of_what_is_paid(law: Law, rows: list[Row]) -> Law:
+    """Without the rows whose money is of more than they used."""
+    paid = {row for row in law.offs if law.breaks(row) and _charged(row, law, rows)} if law.of_money else set()
+    if not paid:
+        return law
+    return replace(law, groups={row: group for row, group in law.groups.items() if row not in paid},
+                   offs={row: off for row, off in law.offs.items() if row not in paid})  # fmt: skip
+
+
+def _charged(row: Row, law: Law, rows: list[Row]) -> bool:
+    """Whether money is of more than the row used: of what another column says is charged, or the least that is by the text."""
+    cost = next((cell for cell, _ in law.cells if cell.kind == "money" and cell.heading), None)
+    if cost is None:
+        return False
+    spent = {mate: value for mate in rows if (value := digits.alone(mate.cells.get(cost.heading, "")))}
+    if row not in spent:
+        return False
+    base = next((heading for heading in row.cells if heading != cost.heading and not law.power(heading)
+                 and _CHARGED.search(heading) and "money" not in {kind for kind, _ in meanings(heading)}), None)  # fmt: skip
+    if base is not None and (charged := digits.alone(row.cells[base])):
+        prices = [spent[mate] / value for mate in spent
+                  if law.keeps(mate) and (value := digits.alone(mate.cells.get(base, "")))]  # fmt: skip
+        return len(prices) > 1 and any(abs(spent[row] / charged / price - 1) <= CLOSE for price in prices)
+    more = law.offs[row][0] * law.power(cost.heading) > 0
+    said = more and any(_AT_LEAST.search(line) and _CHARGED.search(line) for line in row.sheet.text(row).lines)
+    return said and spent[row] == min(spent.values())
 
 
 def _pasted(row: Row, broken: list[Law], rows: list[Row]) -> Change | None:

@@ -25,8 +25,11 @@ from seatrial.tables.headings import NUMBER, clean, normal
 from seatrial.tables.worded import heading_in_english
 
 FEWEST, MOST_ROWS = 2, 500
-_TOTAL = re.compile(r"(?:(?:grand|sub)[ -]?)?(?:total|sum|totals|all|overall)|Σ|∑|summe|gesamt|insgesamt|somme|totale|suma|"
+_TOTAL = re.compile(r"(?:(?:grand|sub)[ -]?)?(?:total|sum|totals|all|overall)|Σ|∑|"
+                    r"(?:zwischen|teil|gesamt)?summe|gesamt|insgesamt|somme|sous[ -]total|total g[eé]n[eé]ral|"
+                    r"(?:sub)?totale|suma|(?:suma )?cz[eę][sś]ciowa|suma parcial|подытог|"
                     r"итого|всего|小?計|合計|总计|合计|總計|합계|계|(?:total|sum) .{0,20}", re.IGNORECASE)  # fmt: skip
+_OF_A_PART = re.compile(r"(?:sub|sous|zwischen|teil|小|под|cz|suma (?:parcial|cz)).*", re.IGNORECASE)
 _MEAN = re.compile(r"mean|average|avg\.?|Ø|⌀|mittel(?:wert)?|schnitt|moyenne|media|promedio|średnia|среднее|平均",
                    re.IGNORECASE)  # fmt: skip
 _ADDED = re.compile(r"\b(?:hours?|days?|weeks?|h|costs?|price|usd|eur|dollars?|euros?|tokens|steps|iterations|iters|updates|"
@@ -34,7 +37,7 @@ _ADDED = re.compile(r"\b(?:hours?|days?|weeks?|h|costs?|price|usd|eur|dollars?|e
 _A_RATE = re.compile(r"\bper\b|\ba second\b|rate\b|\bbatch|\bseq|tflops|mfu", re.IGNORECASE)
 _BYTES = re.compile(r"\b[kmgtp]i?b\b|\bmemory\b|\bbytes\b")
 GAPS = 3
-"""Cells that a total leaves empty which does not begin with its name: the settings."""
+"""Cells that a total leaves empty which does not begin with its name: the settings. A subtotal leaves one at least."""
 MOST_OF_PARTS = 3
 """Columns of a table of parts: what they are, how much, and which share."""
 MOVED, FAR = ("the point moved", "two digits exchanged"), 5.0
@@ -67,7 +70,8 @@ def _kind(row: Row) -> tuple[bool, bool]:
 def _added(row: Row) -> tuple[bool, bool]:
     cells = [cell for cell in row.record.printed.values() if cell and not cell.isspace()]
     first, second = [*map(_named, cells[:2]), None, None][:2]
-    if first is not None and any(first) or second is None or len(cells) + GAPS > len(row.record.printed):
+    gaps = 1 if second and second[0] and _OF_A_PART.fullmatch(clean(cells[1]).strip(" :*_")) else GAPS
+    if first is not None and any(first) or second is None or len(cells) + gaps > len(row.record.printed):
         return first or second or (False, False)
     return second  # `2025-06 | subtotal |  |  |  | 57600`: the first says of what
 

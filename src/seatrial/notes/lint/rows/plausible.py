@@ -19,7 +19,7 @@ from seatrial.notes.lint.columns.broken import broken_and_kept
 from seatrial.notes.lint.digits import slip, slips
 from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.models.devices import device_named
-from seatrial.notes.lint.models.formulas import Reading
+from seatrial.notes.lint.models.formulas import FROZEN, Reading
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.rows import shares
 from seatrial.notes.lint.rows.duplicates import same_configuration, settings
@@ -451,10 +451,17 @@ def _of_one(row: Row, tflops: float) -> str | None:
 
 def _by_size(mates: list[Row]) -> list[Finding]:
     """TFLOPs and MFU of a table of several models are about six a parameter and token, attention counted or not."""
-    found: list[Finding] = []
     if len({row.record.size_label for row in mates[:500]}) < 2:
-        return found
-    rows = [row for row in mates[:500] if row.tabular and not row.planned]
+        return []
+    tabular = [row for row in mates[:500] if row.tabular and not row.planned]
+    frozen = {row for row in tabular if any(map(FROZEN.search, row.worded.values()))}
+    apart = [[row for row in tabular if (row in frozen) == it] for it in (True, False)] if frozen else [tabular]
+    return [finding for rows in apart for finding in _of_like_size(rows)]
+
+
+def _of_like_size(rows: list[Row]) -> list[Finding]:
+    """Of rows that all train the whole model, or all leave most of it as it is: four a parameter and token, or two."""
+    found: list[Finding] = []
     batches = all(row.record.gbs for row in rows)
     for name in ("tflops", "mfu") if len({row.record.size_label for row in rows}) > 1 else ():
         ways = [{row: share for row in rows if (share := _of_size(row, name, attention, batches))}

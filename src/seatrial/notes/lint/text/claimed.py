@@ -86,6 +86,8 @@ def _equations(file: str, number: int, line: str) -> Iterator[Finding]:
             continue
         unit = _UNITED.match(line, match.end()) if not match[4] else None
         letter = match[4] or (unit[1].upper() if unit is not None and unit[1].upper() in "KMGTP" else "")
+        if unit is not None and any(its[1] == unit[1] for its in _PREFIXED.finditer(match[1])):
+            letter = ""  # the factors have it too: `64 files x 1.5 GB = 96 GB`
         yield from _unequal(file, number, match[1], match[3], letter, low, high, exact=exact)
     for match in _SUM.finditer(line) if "+" in line else ():
         parts = [float(decimal(part)) for part in re.split(r"\s?\+\s?", match[1])]
@@ -93,7 +95,9 @@ def _equations(file: str, number: int, line: str) -> Iterator[Finding]:
         yield from _unequal(file, number, match[1], match[2], "", math.fsum(parts) - half, math.fsum(parts) + half)
 
 
-_UNITED = re.compile(r" ?((?:[kKMGTP](?=i?[Bb]?(?!\w)))|[MGT]o|[GTP]F\w*|Mio|Mrd|Mld|mld|mln|bn|"
+_MEASURED = r"(?:i?(?:B|[bB]ytes?|bits?)|Wh?|J|Hz|V?A)"
+_PREFIXED = re.compile(rf"\d ?([kKMGTP])(?={_MEASURED}(?!\w))")
+_UNITED = re.compile(rf" ?((?:[kKMGTP](?=(?:b|{_MEASURED})?(?!\w)))|[MGT]o|[GTP]F\w*|Mio|Mrd|Mld|mld|mln|bn|"
                      r"million|billion|trillion|milli|млн|млрд|[万億亿])")
 
 

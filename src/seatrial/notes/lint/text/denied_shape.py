@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from seatrial.notes.labels import label_parameters
 from seatrial.notes.lint.findings import Finding, Level
-from seatrial.notes.lint.models.formulas import ALIKE
+from seatrial.notes.lint.models.formulas import ALIKE, FROZEN
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.lint.text.claimed import bounds, slipped
@@ -24,7 +24,6 @@ from seatrial.tables.headings import read_heading
 ENOUGH_ROWS, MOST_ROWS = 3, 60
 LESS, MORE, AGREE = 0.8, 1.22, 0.12
 """How much less than the least and more than the most a token may cost; within which rows agree on it."""
-_FROZEN = re.compile(r"\blora\b|qlora|adapter|frozen|freez|forward only|inference", re.IGNORECASE)
 _OF_ANOTHER = re.compile(r"expert|\bMoE\b|mixt|encoder|\bViT\b|diffusion|mamba|\bssm\b", re.IGNORECASE)
 _OF_A_STAGE = re.compile(r"stage|Stufe|étage|etapa|stadi|pipeline-num|段|ступен", re.IGNORECASE)
 SIDES = ("layers", "hidden", "gbs", "seq")
@@ -53,7 +52,7 @@ def _table(mates: list[Row]) -> Iterator[Finding]:
         known = row.layers and row.hidden and (row.record.vocab or row.record.heads) and not row.mixture and not row.guessed
         if known and not row.states("layers") and not row.states("hidden"):
             groups.setdefault((row.record.size_label, row.layers, row.hidden), []).append(row)
-    frozen = text.has("lora", "adapter", "fr") and any(map(_FROZEN.search, text.lines))
+    frozen = text.has("lora", "adapter", "fr") and any(map(FROZEN.search, text.lines))
     for rows in groups.values():
         yield from _group(rows, 4.0 if frozen else 6.0)
 

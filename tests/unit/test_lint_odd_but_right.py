@@ -1,0 +1,82 @@
+"""Notes that are odd but right, each with a twin in which one figure is wrong and is still found."""
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from seatrial.notes.lint import Finding, look_at
+
+
+def told(tmp_path: Path, text: str) -> list[Finding]:
+    path = tmp_path / "notes.md"
+    path.write_text(text)
+    return [finding for finding in look_at([str(path)])[0] if finding.level != "info"]
+
+
+def flagged(tmp_path: Path, text: str, right: str, wrong: str) -> list[tuple[int | None, str | None]]:
+    """What is said of the twin; nothing is of the note itself."""
+    assert told(tmp_path, text) == []
+    assert text.count(right) == 1
+    return [(finding.line, finding.proposed) for finding in told(tmp_path, text.replace(right, wrong))]
+
+
+def table(head: str, *rows: str) -> str:
+    return "\n".join([f"| {head} |", "|" + "---|" * (head.count("|") + 1), *(f"| {row} |" for row in rows)]) + "\n"
+
+
+BILLED = "$3.20 per GPU-hour. Less than one node-hour (8 GPU-hours) is billed as one.\n\n" + table(
+    "job | GPUs | hours | GPU-hours | billed | list ($)", "smoke | 8 | 0.4 | 3.2 | 8.0 | 25.60",
+    "profile | 8 | 1.0 | 8.0 | 8.0 | 25.60", "8B part 1 | 64 | 72.0 | 4,608.0 | 4,608.0 | 14,745.60",
+    "8B part 2 | 64 | 96.5 | 6,176.0 | 6,176.0 | 19,763.20", "sft | 8 | 6.3 | 50.4 | 50.4 | 161.28")  # fmt: skip
+CHARGED = "\n".join("|".join(part for at, part in enumerate(line.split("|")) if at != 5) for line in BILLED.split("\n"))
+"""Without the column that says what was billed."""
+
+
+@pytest.mark.parametrize("text", [BILLED, CHARGED], ids=["as a column says", "as a sentence says"])
+def test_the_least_that_is_charged_is_no_slip(tmp_path: Path, text: str):
+    assert flagged(tmp_path, text, "14,745.60", "17,445.60") == [(7, "14745.60")]
+    assert told(tmp_path, text.replace("Less than one node-hour (8 GPU-hours) is billed as one.", "")
+                .replace("| billed ", "| note ")) != []  # fmt: skip
+
+
+LORA = "H100, 989 TFLOP/s. MFU counts 4 FLOP per frozen parameter and token, 6 otherwise.\n\n" + table(
+    "run | params | GPUs | tok/s/GPU | MFU", "8B full | 8.03B | 8 | 9,442 | 46%", "70B full | 70.6B | 64 | 1,004 | 43%",
+    "1B full | 1.24B | 8 | 58,500 | 44%", "13B full | 13.0B | 16 | 5,706 | 45%",
+    "8B LoRA r=16 | 8.03B | 1 | 12,624 | 41%", "8B LoRA r=64 | 8.03B | 1 | 12,316 | 40%",
+    "70B QLoRA r=16 | 70.6B | 8 | 1,156 | 33%", "1B LoRA | 1.24B | 1 | 79,800 | 40%")  # fmt: skip
+
+
+def test_runs_that_train_an_adapter_are_compared_with_each_other(tmp_path: Path):
+    assert {line for line, _ in flagged(tmp_path, LORA, "12,316", "1,231.6")} == {10}
+    assert {line for line, _ in flagged(tmp_path, LORA, "| 44%", "| 14%")} == {7}
+
+
+RESTARTS = "128 H100\n\n" + table(
+    "attempt | first step | last step | steps | why it ended", "1 | 0 | 13700 | 13,700 | node lost",
+    "2 | 13700 | 36100 | 22,400 | planned", "3 | 36100 | 44100 | 8,000 | NaN, back to 44000",
+    "4 | 44000 | 74000 | 30,000 | planned", "5 | 74000 | 91500 | 17,500 | done")  # fmt: skip
+
+
+def test_a_restart_from_an_older_checkpoint_breaks_no_running_total(tmp_path: Path):
+    assert flagged(tmp_path, RESTARTS, "22,400", "24,200") == [(6, "22,400")]
+    assert flagged(tmp_path, RESTARTS, "30,000", "3,000") == [(8, "30,000")]
+
+
+@pytest.mark.parametrize(("part", "whole"), [("Zwischensumme", "Gesamt"), ("sous-total", "total général"),
+                                             ("subtotale", "totale"), ("subtotal", "grand total")])  # fmt: skip
+def test_subtotals_are_no_rows_of_the_total(tmp_path: Path, part: str, whole: str):
+    text = table("project | run | GPUs | hours | GPU-hours", "A | abl | 16 | 120 | 1920", "A | long | 32 | 80 | 2560",
+                 f"A | {part} |  |  | 4480", "B | base | 256 | 410 | 104960", "B | more | 64 | 33 | 2112",
+                 f"B | {part} |  |  | 107072", f" | {whole} |  |  | 111552")  # fmt: skip
+    assert flagged(tmp_path, text, "111552", "115152") == [(9, "111552")]
+    assert flagged(tmp_path, text, "107072", "170072")[:1] == [(8, "107072")]
+
+
+@pytest.mark.parametrize(("right", "wrong", "meant"), [("16 x 380 W = 6.08 kW", "16 x 380 W = 6.80 kW", "6.08"),
+                                                       ("64 files x 1.5 GB = 96 GB", "64 files x 1.5 GB = 69 GB", "96"),
+                                                       ("8 x 700 W = 5.6 kW", "8 x 700 W = 7.6 kW", "5.6")])  # fmt: skip
+def test_a_product_may_be_in_a_larger_unit_than_its_factors(tmp_path: Path, right: str, wrong: str, meant: str):
+    text = f"# Diary\n\n2025-03-09 power: {right}, says the plug.\n"
+    assert told(tmp_path, text) == []
+    assert [finding.proposed for finding in told(tmp_path, text.replace(right, wrong))] == [meant]
