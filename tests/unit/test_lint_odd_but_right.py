@@ -80,3 +80,12 @@ def test_a_product_may_be_in_a_larger_unit_than_its_factors(tmp_path: Path, righ
     text = f"# Diary\n\n2025-03-09 power: {right}, says the plug.\n"
     assert told(tmp_path, text) == []
     assert [finding.proposed for finding in told(tmp_path, text.replace(right, wrong))] == [meant]
+
+
+def test_a_group_that_is_said_once_is_that_of_the_rows_below(tmp_path: Path):
+    text = "H100, 512 sequences of 2048\n\n" + table(
+        "model | GPUs | s/it | tok/s/GPU | MFU", "6.7B | 32 | 8.4 | 3,901 | 15.9%", " | 64 | 4.3 | 3,810 | 15.5%",
+        " | 128 | 2.2 | 3,724 | 15.1%", "13B | 64 | 8.2 | 1,998 | 15.8%", " | 128 | 4.2 | 1,950 | 15.4%")  # fmt: skip
+    assert flagged(tmp_path, text, "15.4%", "51.4%")[0] == (9, "15.4%")
+    found = told(tmp_path, text.replace("6.7B |", " |").replace("13B |", "  |"))
+    assert {finding.code for finding in found} >= {"duplicate-config"}

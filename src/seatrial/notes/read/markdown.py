@@ -190,7 +190,7 @@ class _Walk:
         if len(cells) != len(self.columns):
             cells, message = refit(self.columns, cells)
             problems.append(Problem(file=self.file, line=token.line, cell=token.text[:120], message=message, level="note"))
-        cells = self.above = as_above(cells, self.above)
+        cells = self.above = as_above(self.columns, cells, self.above)
         record, more = row_record(self.columns, cells, outline=self.outline, where=where)
         yield from problems
         yield from more

@@ -138,10 +138,27 @@ def _printed(columns: Sequence[Column], cells: Sequence[str], comma: bool = Fals
 _AS_ABOVE = re.compile(r"〃|[″”\"]|''|ditto|same|idem|dito|同上|同左", re.IGNORECASE)
 
 
-def as_above(cells: Sequence[str], above: Sequence[str]) -> list[str]:
-    """With the cells of the row above where a mark says that they are the same."""
+def as_above(columns: Sequence[Column], cells: Sequence[str], above: Sequence[str]) -> list[str]:
+    """With the cells of the row above where a mark says that they are the same, or the group is said once."""
+    if cells and above and is_blank(clean(cells[0])):
+        cells = _grouped(columns, cells, above)
     return [above[at] if at < len(above) and len(cell) < 8 and _AS_ABOVE.fullmatch(cell.strip()) else cell
             for at, cell in enumerate(cells)]  # fmt: skip
+
+
+_GROUPS = frozenset({"size_label", "machine", "gpus", "nodes", "seq", "dtype"})
+"""What the first columns may say once for several rows."""
+
+
+def _grouped(columns: Sequence[Column], cells: Sequence[str], above: Sequence[str]) -> list[str]:
+    """With the cells of the row above where the first ones are empty and a setting beside them is not: `7B | 32`, ` | 64`."""
+    lead = next((at for at, cell in enumerate(cells) if not is_blank(clean(cell))), len(cells))
+    told = [cells[at] for at, column in enumerate(columns) if at >= lead and column.field in TOPOLOGY]
+    alike = len(cells) == len(above) == len(columns) and any(not is_blank(clean(cell)) for cell in told)
+    if not alike or any(column.field not in _GROUPS for column in columns[:lead]):
+        return list(cells)
+    gone = any(is_blank(clean(cell)) and not is_blank(clean(was)) for cell, was in zip(cells[lead:], above[lead:]))
+    return list(cells) if gone else [*above[:lead], *cells[lead:]]
 
 
 # ---- one cell
