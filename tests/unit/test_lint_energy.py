@@ -172,3 +172,27 @@ def test_a_power_of_ten_is_proposed_as_it_is_printed(tmp_path: Path):
 def test_sequences_beside_the_time_of_a_step_are_the_batch(tmp_path: Path):
     assert found(tmp_path, LONG) == []
     assert [(one.line, one.proposed) for one in found(tmp_path, LONG.replace("| 64 | 2.03", "| 128 | 2.03"))] == [(6, "64")]
+
+
+ADAPTERS = """# How large is an adapter?
+
+| base | rank | {} | {} | file | state |
+|---|---|---|---|---|---|
+| Llama-3 8B | 8 | 21.0M | 0.26% | 42 MB | 0.34 GB |
+| Llama-3 8B | 16 | 41.9M | 0.52% | 84 MB | 0.67 GB |
+| Llama-3 8B | 64 | 167.8M | 2.09% | 336 MB | 2.68 GB |
+| Llama-3 70B | 16 | 207.1M | 0.29% | 414 MB | 3.31 GB |
+| Llama-3 70B | 64 | 828.4M | 1.17% | 1657 MB | 13.25 GB |
+"""
+
+
+@pytest.mark.parametrize(("heading", "share"), [("trainable", "share"), ("trainable params", "% of model"),
+                                               ("adapter params", "% of total")])  # fmt: skip
+@pytest.mark.parametrize(("right", "wrong", "line"), [
+    ("167.8M", "16.78M", 7), ("| 414 MB", "| 414 GB", 8), ("2.09%", "20.9%", 7), ("| 84 MB", "| 48 MB", 6)])
+def test_adapters_have_two_bytes_a_parameter_and_a_share_of_their_model(
+    tmp_path: Path, heading: str, share: str, right: str, wrong: str, line: int
+):
+    text = ADAPTERS.format(heading, share)
+    assert found(tmp_path, text) == []
+    assert {(one.line, one.level) for one in found(tmp_path, text.replace(right, wrong))} == {(line, "error")}

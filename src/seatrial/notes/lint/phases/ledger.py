@@ -576,6 +576,11 @@ def _change(row: Row, cell: Cell, more: float, open_: float, rows: list[Row]) ->
         parts = {float(node): "of one device of each node", row.world: "of one device", 1 / row.world: "of all devices",
                  1 / node: "of a node"}  # fmt: skip
         unit = unit or next((why for of, why in parts.items() if of != 1 and abs(more - math.log(of)) < max(CLOSE, open_)), "")
+    stored = _STORED.search(text)
+    if stored is not None and abs(abs(more) - THOUSAND) < max(CLOSE, open_):
+        prefix = _PREFIXES[max(0, _PREFIXES.index(stored[1].upper()) + (1 if more > 0 else -1))]
+        other = f"{text[: stored.start(1)]}{prefix}{text[stored.end(1) :]}"
+        return Change(cell, other, f" (in {prefix}{stored[2]})", points + 4.0)
     slip = digits.slip(shown, (value * math.exp(-max(CLOSE, open_)), value * math.exp(max(CLOSE, open_))))
     pasted = _pasted_from(row, cell, rows)
     if slip is not None and slip.how in CLEAR and pasted is None:
@@ -589,6 +594,10 @@ def _change(row: Row, cell: Cell, more: float, open_: float, rows: list[Row]) ->
     if slip is not None and slip.how == "one digit changed" and len(re.sub(r"\D", "", shown).strip("0")) > 2:
         return Change(cell, like(text, slip.value, slip.text), f" ({slip.how})", points + 1.0)
     return Change(cell, right, "", points)
+
+
+_PREFIXES = "KMGT"
+_STORED = re.compile(r"(?<=[\d ])([kKMGT])(i?[Bo])\b")
 
 
 def _in_line(row: Row, cell: Cell, factor: float, rows: list[Row]) -> float:
@@ -648,6 +657,9 @@ def like(cell: str, value: float, text: str = "") -> str:
         whole = f"{int(whole):,}"
     sign = cell[: len(cell) - len(cell.lstrip("$€£ "))]
     comma = re.fullmatch(r"[^\d]*\d+,\d{1,2}\D*|[^\d]*\d+,\d{4,}\D*", cell) is not None
-    return sign + whole + ((("," if comma else ".") + part) if part else "")
+    return sign + whole + ((("," if comma else ".") + part) if part else "") + (many[0] if (many := _MANY.search(cell)) else "")
+
+
+_MANY = re.compile(r"(?<=\d)[KMBT]$")
 
 

@@ -55,17 +55,21 @@ LAWS: tuple[tuple[dict[str, int], float], ...] = (
     ({"carbon": 1, "energy": -1, "carbon of energy": -1}, 0.0),
     ({"carbon": 1, "energy of the site": -1, "carbon of energy": -1}, 0.0),
     ({"operations": 1, "device hours": -1, "utilisation": -1, "peak of a device": -1}, -math.log(3600 * 1e12)),
+    ({"size of a file": 1, "trained parameters": -1, "bytes of a parameter": -1}, 0.0),
+    ({"size of the state": 1, "trained parameters": -1, "bytes of a state": -1}, 0.0),
+    ({"trained share": 1, "trained parameters": -1, "parameters of a model": 1}, 0.0),
     ({"hours of a token": 1, "tokens a second": 1}, SECONDS),
     ({"device hours of a token": 1, "hours of a token": -1, "devices": -1}, 0.0),
     ({"energy": 1, "tokens": -1, "energy of a token": -1}, 0.0),
 )
 FREE = ("price of a device hour", "price of a node hour", "price of energy", "power", "power of a device", "power of a node",
-        "carbon of energy", "overhead of the site", "peak of a device", "tokens of a step", "samples of an epoch",
+        "carbon of energy", "overhead of the site", "peak of a device", "bytes of a parameter",
+        "bytes of a state", "parameters of a model", "tokens of a step", "samples of an epoch",
         "tokens of an epoch")  # fmt: skip
 """What rows may have in common without a column for it: those of one device, of one model, or all."""
 AMOUNTS = frozenset(("hours", "device hours", "node hours", "money", "energy", "energy of the site", "carbon", "tokens",
                      "samples", "price of tokens", "price of samples", "hours of a token", "device hours of a token",
-                     "energy of a token", "operations"))  # fmt: skip
+                     "energy of a token", "operations", "trained parameters"))  # fmt: skip
 """Of whole runs: laws of nothing but steps, devices and batches are those that `relations` has."""
 ON_THE_CLOCK = frozenset(("hours", "device hours", "node hours"))
 WORKED = frozenset(("steps", "tokens", "samples"))
@@ -182,6 +186,14 @@ _OF_DAYS = re.compile(r"(?:duration|run ?time|wall ?time|time|laufzeit) (?:j|jrs
 """`durée (j)`, `durata (g)`."""
 _OPERATIONS = re.compile(r"(?:c|total|train(?:ing)?|compute|model|budget|\W)*(?P<u>[pez])?flops?(?: (?P<m>1e\d+))?")
 _MANY_OPERATIONS = {"p": 1e15, "e": 1e18, "z": 1e21}
+_TRAINED = re.compile(r"(?:trainable|trained|(?:q?lora|dora|adapter) (?=p))(?: ?(?:params?|parameters|weights))?"
+                      r"(?: (?P<m>[mkb]))?|"
+                      r"(?:params?|parameters|parametres|parametros|parametri|parameter) (?:trainable|entrainables|entrenables|"
+                      r"treinaveis|addestrabili|trainierbar)(?: (?P<m2>[mkb]))?")  # fmt: skip
+_BYTES_OF = re.compile(r"(?:(?P<state>(?:optimizer |train(?:ing|ed)? )?states?)|(?:adapter |lora |ckpt |checkpoint )?"
+                       r"(?:file(?: size)?|(?:size )?on disk|datei|fichier|archivo|safetensors|adapter size))"
+                       r"(?: (?P<unit>[kmgt])i?[bo])?")  # fmt: skip
+_SHARE = re.compile(r"(?:share|fraction|anteil|% of (?:the )?(?:model|base|total|all))(?: %)?")
 _SAMPLES = re.compile(r"(?:.* )?(?P<k>k)? ?(?:samples?|examples?|sequences|seqs)(?: (?:seen|total|in|done))*(?: (?P<m>[km]))?")
 _ENERGY = re.compile(r"(?:.* )?(?P<k>[kmg])?wh(?: .*)?|(?:.* )?energy (?:.* )?(?P<j>[kmg])?(?:j|joules?)")
 _POWER = re.compile(rf"(?:.*\b(?P<before>(?:per )?(?:{DEVICE}|each)|(?:per )?node) )?(?:.* )?(?P<k>k|m)?(?:w|watts?)"
@@ -225,6 +237,8 @@ def meanings(heading: str) -> tuple[Meaning, ...]:
         return (("tokens of a step", many(unit)),)
     plain = plainly(heading)
     words = normal(heading_in_english(plain, surely=True)).strip().replace("co 2", "co2")
+    if (trained := _TRAINED.fullmatch(words)) is not None:
+        return (("trained parameters", many(trained["m"] or trained["m2"])),)
     if is_elsewhere(words):
         return ()
     others = (other for other in respelled(plain) if not read_heading(other).field)
@@ -262,6 +276,10 @@ def _meant(words: str, both: str) -> list[Meaning]:
         unit = many(rate["k"] or rate["k2"])
         each = rate["each"] is not None and re.search(rf"\b{DEVICE}\b", rate["each"])
         return [("device tokens a second", unit)] if each else [("tokens a second", unit), ("device tokens a second", unit)]
+    if (size := _BYTES_OF.fullmatch(words)) is not None:
+        return [("size of the state" if size["state"] else "size of a file", many(size["unit"]))]
+    if _SHARE.fullmatch(words):
+        return [("trained share", 1.0)]
     if (operations := _OPERATIONS.fullmatch(words)) is not None and not _PER.search(both):
         return [("operations", _MANY_OPERATIONS.get(operations["u"] or "", 1.0) * float(operations["m"] or 1.0))]
     if (one := _OF_ONE_TOKEN.fullmatch(words)) is not None:
