@@ -140,3 +140,11 @@ def test_a_heading_may_be_anything(tmp_path: Path, headings: str):
     many = headings.count("|")
     cells = "\n".join("|" + "|".join(str(row * 7 + at) for at in range(many)) for row in range(1, 5))
     found(tmp_path, f"{headings}\n|{'---|' * many}\n{cells}\n")
+
+
+@pytest.mark.parametrize("note", [
+    "| nodes×GPU | GBS | s/step |\n|---|---|---|\n| 2×null | 8 | 1 |\n",
+    "|  | A | B |\n|---|---|---|\n| layers | 32 | 24 |\n| hidden | 2048 | 4096 |\n| heads / KV heads | 16 / 4 | {many} / 4 |\n"
+    "| experts | 8 | {many} |\n", "| GPU | s/step |\n|---|---|\n| {many}x A100 | 2.1 |\n| 8xA100 | 1.1 |\n"])
+def test_a_cell_may_be_anything(tmp_path: Path, note: str):
+    found(tmp_path, note.replace("{many}", "9" * 5000))

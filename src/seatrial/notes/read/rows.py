@@ -372,7 +372,7 @@ def _take_parts(row: _OpenRow, column: Column, raw: str) -> None:
         row.unread.append((column, raw.strip(), Cell(unread=message)))
         return
     row.values.update({name: cell.value for name, cell in zip(column.parts, cells) if cell.value is not None})
-    if {*column.parts} == {"nodes", "gpus"} and all(_TIMES.search(text) for text in (column.heading, raw)):
+    if {*column.parts} == {"nodes", "gpus"} <= row.values.keys() and all(_TIMES.search(text) for text in (column.heading, raw)):
         # So many nodes of so many, and not the same machine counted twice.
         each = row.values["gpus"]
         row.values.update(gpus=each * row.values.pop("nodes"), procs_per_node=each)
@@ -392,8 +392,8 @@ def _is_card(heading: str, text: str) -> bool:
 
 def _take_devices(row: _OpenRow, text: str) -> bool:
     """`8xA100`, `2x8` or, under a heading such as GPU, just what kind they are."""
-    match = re.fullmatch(rf"(\d+)\s*[x×]\s*(?!{_NUMBERED})(\d+)?\s*[x×]?\s*([A-Za-z][\w .-]*)?", text)
-    if card := re.fullmatch(rf"(\d+)\s*[x×]\s*({_NUMBERED}[\w .-]*)", text):
+    match = re.fullmatch(rf"(\d{{1,6}})\s*[x×]\s*(?!{_NUMBERED})(\d{{1,4}})?\s*[x×]?\s*([A-Za-z][\w .-]*)?", text)
+    if card := re.fullmatch(rf"(\d{{1,6}})\s*[x×]\s*({_NUMBERED}[\w .-]*)", text):
         row.values.update(gpus=int(card[1]), machine=f"RTX {card[2]}")
         return int(card[1]) > 0
     if match:

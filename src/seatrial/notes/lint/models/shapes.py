@@ -138,11 +138,11 @@ def _model(cells: list[tuple[int, str, str, str]], name: str) -> _Model:
             counted = _SIZE.search(cell) if "ctiv" not in cell else None
             model.params = label_parameters(counted[0]) if counted else None
             model.counted, model.unit = (counted[1], 1e6 if counted[2] in "mM" else 1e9) if counted else ("", 1e9)
-        elif side == "heads/kv" and (pair := re.match(r"(\d+) ?/ ?(\d+)", cell)):
+        elif side == "heads/kv" and (pair := re.match(r"(\d{1,7}) ?/ ?(\d{1,7})(?!\d)", cell)):
             model.sides |= {"heads": (int(pair[1]), number, title), "kv_heads": (int(pair[2]), number, title)}
         elif side in SIDES and (whole := re.fullmatch(r"(\d{1,3}(?:,\d{3})+|\d{1,7})", cell)):
             model.sides[side] = int(whole[1].replace(",", "")), number, title
-        elif side in ("experts", "top_k") and cell.isdecimal():
+        elif side in ("experts", "top_k") and cell.isdecimal() and len(cell) < 8:
             model.sides[side] = int(cell), number, title
         elif side in ("total", "active") and (count := re.fullmatch(r"(\d{1,4}(?:\.\d{1,2})?) ?B?", cell)):
             model.sides[side] = round(1000 * float(count[1])), number, title
