@@ -89,3 +89,15 @@ def test_a_group_that_is_said_once_is_that_of_the_rows_below(tmp_path: Path):
     assert flagged(tmp_path, text, "15.4%", "51.4%")[0] == (9, "15.4%")
     found = told(tmp_path, text.replace("6.7B |", " |").replace("13B |", "  |"))
     assert {finding.code for finding in found} >= {"duplicate-config"}
+
+
+def test_a_sentence_may_except_one_size_of_a_model(tmp_path: Path):
+    said = "Sequence length is 4096 tokens for everything except TinyLlama (2048) and the 32-GPU Llama-3.1-8B job (8192).\n\n"
+    text = said + table(
+        "Model | GPUs | Global batch | ms/step | tokens/s", "TinyLlama-1.1B | 8 | 128 | 526 | 498,372",
+        "Llama-2-7B | 8 | 64 | 3167 | 82,774", "Llama-2-7B | 16 | 128 | 4102 | 127,813",
+        "Llama-3.1-8B | 16 | 128 | 3672 | 142,780", "Llama-3.1-8B | 32 | 128 | 4812 | 217,909",
+        "Llama-2-13B | 32 | 128 | 3973 | 131,963", "Qwen2.5-14B | 32 | 128 | 4515 | 116,122")  # fmt: skip
+    assert told(tmp_path, text) == []
+    assert [finding.line for finding in told(tmp_path, text.replace("32-GPU", "64-GPU"))] == [9]
+    assert [finding.line for finding in told(tmp_path, text.replace("142,780", "285,560"))] == [8]

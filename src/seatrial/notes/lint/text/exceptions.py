@@ -55,8 +55,19 @@ def excepted(row: Row, off: float, keeps: Callable[[Row], bool] = lambda mate: F
     here = [words for logs, words in text if any(abs(abs(off) - log) < NEAR for log in logs)]
     names = {name.casefold() for name in _names(row)} if here else ()
     others = [mate for mate in row.around if mate is not row] if here else ()
-    return any(_stands(name, words) and not any(_is_called(mate, name) and keeps(mate) for mate in others)
+    return any(_stands(name, words) and _is_meant(row, words, called := [mate for mate in others if _is_called(mate, name)])
+               and not any(keeps(mate) for mate in called if _is_meant(mate, words, [row]))
                for words in here for name in names)  # fmt: skip
+
+
+_COUNT = re.compile(r"(?<![\w.,-])(\d{1,5})(?: ?[x×] ?|[- ])(?:gpu|card|device|chip|node|karte|carte|tarjeta)")
+
+
+def _is_meant(row: Row, words: str, others: list[Row]) -> bool:
+    """Whether a sentence that says how large the run of a name is means this one of them: `the 32-GPU 8B (8192)`."""
+    sizes = {float(count) for count in _COUNT.findall(words)}
+    own, of_others = ({row.world, row.record.nodes} & sizes, any({mate.world, mate.record.nodes} & sizes for mate in others))
+    return bool(own) or not of_others
 
 
 def is_excepted(row: Row) -> bool:
