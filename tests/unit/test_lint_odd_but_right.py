@@ -101,3 +101,10 @@ def test_a_sentence_may_except_one_size_of_a_model(tmp_path: Path):
     assert told(tmp_path, text) == []
     assert [finding.line for finding in told(tmp_path, text.replace("32-GPU", "64-GPU"))] == [9]
     assert [finding.line for finding in told(tmp_path, text.replace("142,780", "285,560"))] == [8]
+
+
+def test_a_last_row_without_a_name_that_adds_everything_up_is_a_total(tmp_path: Path):
+    text = table("model | run | GPUs | h | GPU-hours", "8B | base | 256 | 480 | 122,880", "8B | long | 128 | 60 | 7,680",
+                 "3B | base | 64 | 212 | 13,568", "3B | sft | 8 | 12 | 96", " |  | 456 | 764 | 144,224")  # fmt: skip
+    assert [line for line, _ in flagged(tmp_path, text, "13,568", "31,568")] == [5]
+    assert told(tmp_path, text.replace("| 764 |", "| 864 |")) != []

@@ -69,11 +69,26 @@ def _kind(row: Row) -> tuple[bool, bool]:
 
 def _added(row: Row) -> tuple[bool, bool]:
     cells = [cell for cell in row.record.printed.values() if cell and not cell.isspace()]
+    if _is_nameless(row, cells):
+        return True, False
     first, second = [*map(_named, cells[:2]), None, None][:2]
     gaps = 1 if second and second[0] and _OF_A_PART.fullmatch(clean(cells[1]).strip(" :*_")) else GAPS
     if first is not None and any(first) or second is None or len(cells) + gaps > len(row.record.printed):
         return first or second or (False, False)
     return second  # `2025-06 | subtotal |  |  |  | 57600`: the first says of what
+
+
+def _is_nameless(row: Row, cells: list[str]) -> bool:
+    """A last row without a word whose figures, all but one at most, are the sums of those above them."""
+    first = next(iter(row.record.printed.values()), "")
+    if first.strip() or row.worded or not FEWEST <= row.place == len(row.mates) - 1 < MOST_ROWS or len(cells) < FEWEST:
+        return False
+    sums = 0
+    for heading, cell in row.record.printed.items():
+        figures = [digits.alone(mate.record.printed.get(heading, "")) for mate in row.mates] if cell.strip() else [None]
+        above, last = math.fsum(one for one in figures[:-1] if one is not None), figures[-1]
+        sums += None not in figures and last is not None and abs(last - above) <= _half(cell) + 0.002 * above
+    return sums >= max(FEWEST, len(cells) - 1)
 
 
 def is_aggregate(row: Row) -> bool:
