@@ -25,6 +25,7 @@ from seatrial.notes.lint.phases import cumulative, dated, ledger, reckoned, span
 from seatrial.notes.lint.rows import duplicates, grown, layout, meshes, of_all, plausible, shifted, speeds, status, trends
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.lint.text import (
+    budgets,
     claimed,
     compared,
     counted,
@@ -59,7 +60,7 @@ OF_COLUMNS: tuple[Rule, ...] = (relations.learn, cumulative.check, parts.check, 
                                 changes.check, steps.check, ledger.check, totals.check, summed.check, levels.check,
                                 sums.check, matrices.check, spans.check)  # fmt: skip
 """Those that ask of no row whether it is a run."""
-BESIDES: tuple[Rule, ...] = (reckoned.check, pairs.check, spoken.check, told.check, claimed.check, counted.check,
+BESIDES: tuple[Rule, ...] = (budgets.check, reckoned.check, pairs.check, spoken.check, told.check, claimed.check, counted.check,
                              denied_shape.check, denied.column_otherwise, denied.nodes_otherwise, shapes.check,
                              experts.check_spread, dated.check, status.fits_by_need, peaks.check, arrows.check,
                              meshes.check_slices)
@@ -145,8 +146,12 @@ def _besides(sheet: Sheet, found: Sequence[Finding]) -> list[Finding]:
     said = [_at_its_cell(one, sheet) for one in found if one.level != "info"]
     told = {(one.file, one.line) for one in said}
     shapes_told = [one for one in said if one.code == "label-vs-params"]
-    return [finding for rule in BESIDES for finding in rule(sheet) if (finding.file, finding.line) not in told
-            and not (finding.code == "label-vs-params" and any(_in_one_table(finding, one, sheet) for one in shapes_told))]
+    others = [finding for rule in BESIDES for finding in rule(sheet) if (finding.file, finding.line) not in told
+              and not (finding.code == "label-vs-params" and any(_in_one_table(finding, one, sheet) for one in shapes_told))]
+    first: dict[tuple[str, int | None, str | None], Finding] = {}
+    for one in others:  # of one figure of a sentence the first one
+        first.setdefault((one.file, one.line, one.printed if one.code == "aggregate" else str(id(one))), one)
+    return list(first.values())
 
 
 def _in_one_table(one: Finding, other: Finding, sheet: Sheet) -> bool:

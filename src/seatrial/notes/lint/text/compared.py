@@ -312,8 +312,8 @@ class _Told:
         kinds, per = self._kinds(), self.claim.way in ("kept", "less")
         ratios = [one for one in _ratios(*pair, measured=True) if kinds & _kinds_of(one[2])]
         ratio = self.claim.way == "times" and _FACTOR.search(self.clause) is not None
-        of = kinds - {"time"} if ratio else kinds  # `times` tells of no time
-        if of and of <= {"memory", "money", "energy"} and not any(of & _kinds_of(one[2]) for one in ratios):
+        told = kinds - {"time"} if ratio else kinds  # `times` tells of no time
+        if told and told <= {"memory", "money", "energy"} and not any(told & _kinds_of(one[2]) for one in ratios):
             return  # of what no column tells
         if not kinds - {"share"} or not ratios:
             ratios = [one for one in _ratios(*pair, measured=True) if field_of(one[2]) in _SPEEDS]

@@ -132,6 +132,8 @@ def _names(letters: str, rows: Sequence[Row]) -> list[Mention]:
     return found
 
 
+_AT = re.compile(r"\b(?:[Aa]t|[Oo]n|[Bb]ei|[Aa]uf|[Ss]ur|[Cc]on) (\d{2,6})"
+                 r"(?= (?:that|it|we|this|the|is|are|das|cela)\b|[.,;:](?!\d)|$)")  # fmt: skip
 _SHARP = re.compile(r"#(\d{1,2})(?![\w]|[.,]\d)")
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _WITH = re.compile(r"(?:\b(?:with|by|run|config|mit|avec|con|com|met|as|than|vs|against) |#)(\d{1,3})"
@@ -141,10 +143,13 @@ _WITH = re.compile(r"(?:\b(?:with|by|run|config|mit|avec|con|com|met|as|than|vs|
 def _numbers(text: str, rows: Sequence[Row]) -> list[Mention]:
     """Rows by their numbers: `#8`, and where a table writes 03 also `13 beats 03`."""
     firsts = [next(iter(row.cells.values()), "").strip("#* ") for row in rows]
+    sizes = [row.record.gpus or row.world for row in rows]
+    alone = [(match, frozenset(at for at, size in enumerate(sizes) if size == int(match[1]))) for match in _AT.finditer(text)]
     sharp = [(match, numbered(list(rows), int(match[1]))) for match in _SHARP.finditer(text)]
     found = [Mention(match.start(at), match.end(at), "#", match[at], frozenset(numbered(list(rows), int(match[at]))))
              for match in NUMBERED.finditer(text) for at in (1, 2) if match[at]]  # fmt: skip
     found += [Mention(match.start(1), match.end(), "#", match[1], frozenset(its)) for match, its in sharp if its]
+    found += [Mention(match.start(1), match.end(), "devices", match[1], its) for match, its in alone if len(its) == 1]
     base = _BASE.search(text)
     if base is not None and len(found) == 1:  # where no row says that it is the base, the first one is
         its = [at for at, row in enumerate(rows) if _BASE.search(row.text)]
