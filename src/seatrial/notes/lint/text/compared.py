@@ -338,8 +338,8 @@ class _Told:
         if far and float(text):
             text = text.replace(".", ",") if "," in self.claim.text else text
             level: Level = "error" if two and self.scope.near else "warning"
-            of = f"{heading} of {pair[0].where} and {pair[1].where} gives"
-            yield self.finding(level, text, heading, f"no rows that the sentence names give it, and {of}")
+            why = f"{heading} of {pair[0].where} and {pair[1].where} gives"
+            yield self.finding(level, text, heading, f"no rows that the sentence names give it, and {why}")
 
     # -- shares
 
