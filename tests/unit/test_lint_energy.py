@@ -196,3 +196,12 @@ def test_adapters_have_two_bytes_a_parameter_and_a_share_of_their_model(
     text = ADAPTERS.format(heading, share)
     assert found(tmp_path, text) == []
     assert {(one.line, one.level) for one in found(tmp_path, text.replace(right, wrong))} == {(line, "error")}
+
+
+def test_a_share_of_the_parameters_is_of_its_own_model(tmp_path: Path):
+    note = ("# LoRA\n\n| run | params | trainable | share | GPUs |\n|---|---|---|---|---|\n"
+            "| full | 8.03B | 8.03B | 100.00% | 8 |\n| r=16 | 8.03B | 41.9M | 0.52% | 1 |\n"
+            "| r=64 | 8.03B | 167.8M | {share}% | 1 |\n"
+            "| r=32 | 8.03B | 83.9M | 1.04% | 1 |\n| QLoRA r=16 | 70.60B | 207.0M | 0.29% | 8 |\n")  # fmt: skip
+    assert found(tmp_path, note.format(share="2.09")) == []
+    assert [one.line for one in found(tmp_path, note.format(share="20.9"))] == [7]

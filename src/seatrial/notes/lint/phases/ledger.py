@@ -387,6 +387,8 @@ def _free(equation: Equation, cells: tuple[tuple[Cell, int], ...], offs: dict[Ro
         groupings = [groups for groups in groupings if not any(map(names_device, groups.values()))]
     elif len(groupings) > 1 and equation.free.startswith(("price", "power")):
         groupings = [groups for groups in groupings if any(map(names_device, groups.values()))] or groupings
+    if equation.free == "parameters of a model":
+        groupings = [{row: row.record.size_label for row in offs}]
     for groups in groupings:
         apart: dict[str, list[tuple[float, float]]] = {}
         for row, one in offs.items():
