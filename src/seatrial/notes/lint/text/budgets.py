@@ -41,10 +41,12 @@ _OTHERS = re.compile(r"\b(?:papers?|others|elsewhere|published|vendors?|save[sd]
 def check(sheet: Sheet) -> list[Finding]:
     found: list[Finding] = []
     for file, text in sheet.prose.items():
-        tables = [rows for (its, table), rows in sheet.tables.items() if its == file and table is not None]
+        tables = sheet.tables_of(file)
         if not tables or len(text.lines) > MOST_LINES:
             continue
         for sentence in text.sentences:
+            if not any([one.kind == "hours" for one in figures(sentence.text)]):
+                continue
             some = _together(sentence.text)
             times = [one for one in some if one.kind == "hours" and not one.bound]
             if len(times) == 1 and not _OTHERS.search(sentence.text) and (tokens := _tokens(sentence.text, some)):

@@ -21,7 +21,7 @@ from seatrial.notes.lint.findings import Finding, Level
 from seatrial.notes.lint.phases.totals import is_aggregate
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
-from seatrial.notes.lint.text.claims import OTHERS, Claim, claims, scope_of
+from seatrial.notes.lint.text.claims import OTHERS, Claim, claims, may_claim, scope_of
 from seatrial.notes.lint.text.figures import figures
 from seatrial.notes.lint.text.mentions import Mention, mentions, spelled, two_sides
 from seatrial.notes.lint.text.sentences import Sentence
@@ -69,11 +69,12 @@ _SHARE = re.compile(r"effi[czk]|eficien|wydajnosc|эффективн|効率|效�
 def check(sheet: Sheet) -> list[Finding]:
     found: list[Finding] = []
     for file, text in sheet.prose.items():
-        tables = [rows for (its, table), rows in sheet.tables.items() if its == file and table is not None and len(rows) > 1]
+        tables = [rows for rows in sheet.tables_of(file) if len(rows) > 1]
         before: Sentence | None = None
         for sentence in text.sentences if tables and len(text.lines) <= MOST_LINES else ():
             last, before = before, sentence
-            its = [] if OTHERS.search(sentence.text) else _claims(sentence.text)
+            its = _claims(sentence.text)
+            its = [] if its and OTHERS.search(sentence.text) else its
             if its:
                 scope = scope_of(tables, text.lines, sentence.line)
                 rows = [row for row in scope.last if not is_aggregate(row)]
@@ -92,7 +93,7 @@ def _still(rows: list[Row], lines: tuple[str, ...], number: int) -> bool:
 
 
 def _claims(text: str) -> list[Claim]:
-    found = {one.start: one for one in claims(text)}
+    found = {one.start: one for one in claims(text)} if may_claim(text) else {}
     for figure in figures(text):
         if figure.kind == "factor" and not figure.bound:
             found.setdefault(figure.start, Claim(figure.text, figure.start, "times"))
