@@ -186,11 +186,9 @@ def _split(text: str) -> list[str]:
 
 def _read(sentence: str, start: int, ends: Sequence[tuple[int, int]]) -> list[Figure]:
     """By the patterns of English, or by the units of any tongue where those read more."""
-    found = list(_figures(sentence, start, ends))
-    if not _DIGIT.search(sentence):
-        return found
-    bare = plain(sentence)
-    others = [one for one in spoken(bare) if one.kind in _KINDS and not one.bound and not one.each
+    told = spoken(plain(sentence)) if _DIGIT.search(sentence) else ()
+    found = list(_figures(sentence, start, ends)) if any([one.kind in _KINDS for one in told]) else []
+    others = [one for one in told if one.kind in _KINDS and not one.bound and not one.each
               and one.value >= FEWEST.get(one.kind, 0.0)]  # fmt: skip
     if len(others) <= len(found) or any(not math.isclose(one.value, other.value) for one in found for other in others
                                         if one.kind == other.kind and one.text == other.text):  # fmt: skip
