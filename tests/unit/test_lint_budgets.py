@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from lint_tables import table
+from seatrial.notes.lint import look_at
 from seatrial.notes.read import import_file
 
 GRANT = "H100 at 2.10 EUR an hour (8 in a node, but 2 or 4 can be had), A100 80G at 1.20 EUR.\n\n" + table("""
@@ -468,3 +469,50 @@ def test_a_beginning_and_an_end_that_were_exchanged(lint):
     """)
     assert lint(note.format("07 Feb | 08 Feb")) == []
     assert [(f.column, f.printed, f.proposed) for f in lint(note.format("08 Feb | 07 Feb"))] == [("begin", "08 Feb", "07 Feb")]
+
+
+NEEDS = """# Énergie des étapes
+
+0,65 kW par GPU ; 52 g de CO2 par kWh.
+
+| étape | tokens (Md) | GPU | heures GPU | jours | MWh | t CO2 |
+|---|---|---|---|---|---|---|
+| petit | 1200 | 64 | 5 751 | 3,7 | 3,74 | 0,194 |
+| petit, recuit | 1300 | 64 | 6 212 | 4,0 | 4,04 | 0,210 |
+| moyen | 2500 | 256 | 37 115 | 6,0 | 24,12 | 1,254 |
+| moyen, recuit | 200 | 256 | {hours} | 0,5 | 1,94 | 0,101 |
+| long | 40 | {gpus} | 1 229 | 0,8 | 0,80 | 0,042 |
+| grand | 3200 | 512 | 149 004 | 12,1 | {energy} | 5,036 |
+| grand, recuit | 300 | 512 | 14 034 | 1,1 | 9,12 | 0,474 |
+| grand, long | 60 | 256 | 3 152 | 0,5 | 2,05 | 0,107 |
+"""
+
+
+def test_each_slip_of_a_table_of_whole_runs_is_told_by_definition_however_many(tmp_path: Path):
+    path = tmp_path / "notes.md"
+    path.write_text(NEEDS.format(hours="2 983", gpus="64", energy="96,85"))
+    assert [f for f in look_at([str(path)])[0] if f.level != "info"] == []
+    path.write_text(NEEDS.format(hours="9 283", gpus="256", energy="9,685"))
+    found = [f for f in look_at([str(path)])[0] if f.level == "error"]
+    assert [(f.printed, f.proposed) for f in found] == [("9 283", "2983"), ("256", "64"), ("9,685", "96.85")]
+
+
+COMMAS = """# Energie
+
+| Phase | GPU-h | kW/GPU | MWh | t CO2 |
+|---|---|---|---|---|
+| 1B | 1.610 | 0,68 | 1,09 | 0,34 |
+| 3B | 5.676 | 0,68 | {energy} | 1,20 |
+| 8B | 54.654 | 0,68 | 37,16 | 11,52 |
+| 14B | 31.923 | 0,68 | 21,71 | 6,73 |
+| Summe | {whole} | | 63,82 | 19,79 |
+"""
+
+
+def test_thousands_with_a_point_and_decimals_with_a_comma_are_read_in_tables_of_no_runs(tmp_path: Path):
+    path = tmp_path / "notes.md"
+    path.write_text(COMMAS.format(energy="3,86", whole="93.863"))
+    assert [f for f in look_at([str(path)])[0] if f.level != "info"] == []
+    path.write_text(COMMAS.format(energy="3.860", whole="62.376"))
+    found = [f for f in look_at([str(path)])[0] if f.level == "error"]
+    assert [(f.line, f.printed, f.proposed) for f in found] == [(6, "3.860", "3,86"), (9, "62.376", "93.863")]

@@ -128,7 +128,8 @@ def _left(problems: Iterable[Problem], sheet: Sheet) -> list[Finding]:
     side = Sheet.of(rows, sheet.prose if rows else {})
     found = [finding for rule in OF_COLUMNS for finding in rule(side)]
     # A total is one by its name, and what fails by its word.
-    known = [f for f in found if f.code == "outcome-vs-figures" or f.message.endswith(sums.BY_NAME)]
+    known = [f for f in found if f.code == "outcome-vs-figures" or f.message.endswith(sums.BY_NAME)
+             or f.proposed and relations.BY_DEFINITION in f.message]  # fmt: skip
     lines = {key: {row.record.source_line or 0 for row in mates} for key, mates in side.tables.items()}
     wrong = {key: {(f.file, f.line) for f in found if f not in known} & {(key[0], line) for line in (*its, max(its) + 1)}
              for key, its in lines.items()}  # fmt: skip
@@ -222,12 +223,19 @@ _POINTED = re.compile(r"(?<![\d.,])[1-9]\d{0,2}(?:\.\d{3})+(?![\d.,])")
 
 
 def _with_points(finding: Finding, text: Prose) -> Finding:
-    """With points between its thousands, where decimals have a comma and the rows around part theirs so: 9.920."""
+    """Where decimals have a comma, with it before three of them: 5,036; and with points between its thousands, where the rows
+    around part theirs so: 9.920."""
     printed, proposed, line = finding.printed or "", finding.proposed, finding.line or 1
     near = "\n".join(text.lines[max(0, line - 4) : line + 3])
-    if not _POINTED.search(near) or not text.written.comma_at(line):
+    if "," not in near or not text.written.comma_at(line):
         return finding
-    printed = pointed if (pointed := printed.replace("\u202f", ".")) in near else printed
+    printed = commas if (commas := printed.replace(".", ",")) in near and printed not in near else printed
+    if proposed is not None and re.fullmatch(r"\d+\.\d{3}", proposed) and (printed != finding.printed or "\u202f" in printed):
+        proposed = proposed.replace(".", ",").removesuffix("0")  # with a point it would be thousands
+    if not _POINTED.search(near):
+        return replace(finding, printed=printed, proposed=proposed)
+    if (pointed := printed.replace("\u202f", ".")) in near:
+        printed, proposed = pointed, proposed and proposed.replace("\u202f", ".")
     whole = proposed is not None and re.fullmatch(r"\d{4,12}", proposed) and "," not in printed
     proposed = f"{int(proposed):,}".replace(",", ".") if whole and proposed else proposed
     return replace(finding, printed=printed, proposed=proposed)

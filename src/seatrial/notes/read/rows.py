@@ -122,16 +122,20 @@ def left_record(columns: Sequence[Column], cells: Sequence[str], *, outline: Out
     """Of a row that is no run: its cells, under whatever headings."""
     record, _ = row_record(columns, cells, outline=outline, where=where)
     return record or Record(state="planned", source_file=where.file, source_line=where.line, table=where.table,
-                            printed=_printed(columns, cells))  # fmt: skip
+                            printed=_printed(columns, cells, outline.comma_at(where.line)))  # fmt: skip
 
 
 def _printed(columns: Sequence[Column], cells: Sequence[str], comma: bool = False) -> dict[str, str]:
-    """Cells by heading; thousands that are parted by a point are parted by a space where no reader of the column knows."""
+    """Cells by heading. Where no reader of the column knows, thousands that are parted by a point are parted by a space, and
+    a comma before three decimals is the point."""
     printed: dict[str, str] = {}
     for number, (column, raw) in enumerate(zip(columns, cells)):
         name = column.heading if column.heading not in printed else f"{column.heading} ({number + 1})"
-        plain = comma and not column.field and _POINTED.fullmatch(raw.strip())
-        printed[name] = raw.strip().replace(".", "\u202f") if plain else raw.strip()
+        raw = raw.strip()
+        if comma and not column.field:
+            raw = raw.replace(".", "\u202f") if _POINTED.fullmatch(raw.strip("*")) else raw
+            raw = raw.replace(",", ".") if _THREE_DECIMALS.fullmatch(raw) else raw
+        printed[name] = raw
     return printed
 
 
@@ -209,6 +213,7 @@ def holds_flops(heading: str, raw: str) -> bool:
 
 _SPACED, _THOUSANDS = re.compile(r"[\s*_`~≈]*\d{1,3}(?: \d{3})+(?!\d| \d)"), re.compile(r"(?<=\d) (?=\d{3}(?!\d))")
 """`365 136`: thousands parted by a space, which from here on is a narrow one that `clean` knows."""
+_THREE_DECIMALS = re.compile(r"[1-9]\d*,\d{3}")
 _POINTED = re.compile(r"[1-9]\d{0,2}(?:\.\d{3})+")
 TIMED = re.compile(r"~?[\d.,]+\s?(?:ms|s|secs?|seconds|min|mins|minutes|us|µs)")
 

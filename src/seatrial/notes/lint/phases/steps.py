@@ -344,10 +344,11 @@ def _end(phase: _Phase, end: int, value: float, why: str) -> Finding:
 def _cell(row: Row, heading: str, right: str, why: str, which: int = 0) -> Finding:
     """With the number in question as the cell writes numbers."""
     cell = row.record.printed[heading].strip()
-    match = list(NUMBER.finditer(cell))[which]
+    match = list(NUMBER.finditer(cell.replace("\u202f", ",")))[which]
     number = f"{int(right):,}" if right.isdigit() and re.search(r"\d[.,]\d{3}", match[0]) else right
     number = number.replace(",", ".") if _DOTTED.fullmatch(match[0]) and "." in match[0] else number
     number = digits.as_there(match[0], None, number) or number
+    number = number.replace(",", "\u202f") if "\u202f" in cell else number
     proposed = cell[: match.start()] + number + cell[match.end() :]
     if not field_of(heading) and (value := digits.alone(proposed)):
         row.propose(EXTRA + heading, value, "aggregate")  # for what is added up
