@@ -516,3 +516,51 @@ def test_thousands_with_a_point_and_decimals_with_a_comma_are_read_in_tables_of_
     path.write_text(COMMAS.format(energy="3.860", whole="62.376"))
     found = [f for f in look_at([str(path)])[0] if f.level == "error"]
     assert [(f.line, f.printed, f.proposed) for f in found] == [(6, "3.860", "3,86"), (9, "62.376", "93.863")]
+
+
+LADDER = """phase,run,params_b,tokens_b,gpu,peak_tflops,n_gpu,mfu,gpu_hours,usd_gpuh,usd
+ladder,s1,0.18,4,A100,312,8,0.36,10.7,1.35,14.45
+ladder,s2,0.41,8,A100,312,8,0.39,44.9,1.35,60.62
+ladder,s3,0.83,17,A100,312,16,0.41,183.8,1.35,248.13
+ladder,s4,1.6,33,A100,312,32,0.43,655.9,1.35,885.47
+ladder,s5,3.3,66,H100,989,32,0.41,895.2,2.40,2148.48
+mix,a,1.6,50,H100,989,16,0.40,337.0,2.40,808.80
+mix,b,1.6,100,H100,989,16,0.40,674.1,2.40,1617.84
+mix,c,1.6,150,H100,989,16,0.40,1011.1,2.40,2426.64
+main,m7,7.2,2000,H100,989,256,0.42,57778.4,2.40,138668.16
+"""
+APPLIED = """# Antrag
+
+| Lauf | N [Mrd.] | D [Mrd.] | C [FLOP] | GPU-h |
+|---|---|---|---|---|
+| klein | 1,10 | 220 | 1,45·10^21 | 1.073 |
+| klein, neu | 1,10 | 110 | 7,26·10^20 | 537 |
+| normal | 3,20 | 400 | 7,68·10^21 | 5.676 |
+| groß | 7,90 | 600 | 2,84·10^22 | 21.021 |
+| groß, mehr | 7,90 | 900 | 4,27·10^22 | 31.531 |
+| groß, lang | 7,90 | 60 | 2,84·10^21 | 2.102 |
+"""
+
+
+@pytest.mark.parametrize(("name", "text", "right", "wrong", "line", "proposed"), [
+    ("plan.csv", LADDER, "s2,0.41", "s2,4.1", 3, "0.41"), ("plan.csv", LADDER, "3.3,66,H100,989", "3.3,66,H100,312", 6, "989"),
+    ("plan.csv", LADDER, "c,1.6,150", "c,1.6,50", 9, "150"),
+    ("plan.csv", LADDER, "16,0.41", "16,0.14", 4, "0.41"),
+    ("antrag.md", APPLIED, "7,26·10^20", "7,26·10^21", 6, "7,26·10^20"),
+    ("antrag.md", APPLIED, "2,84·10^22", "2,84·10^21", 8, "2,84·10^22"),
+    ("antrag.md", APPLIED, "| 400 |", "| 4000 |", 7, "400"),
+])  # fmt: skip
+def test_parameters_tokens_and_the_peak_give_the_hours_of_a_run(tmp_path: Path, name, text, right, wrong, line, proposed):
+    path = tmp_path / name
+    path.write_text(text)
+    assert [f for f in look_at([str(path)])[0] if f.level == "error"] == []
+    path.write_text(text.replace(right, wrong))
+    assert [(f.line, f.proposed) for f in look_at([str(path)])[0] if f.level == "error"] == [(line, proposed)]
+
+
+def test_runs_at_shares_of_their_own_are_no_slips_of_each_other(tmp_path: Path):
+    path = tmp_path / "antrag.md"
+    path.write_text(APPLIED.replace("5.676", "6.980").replace("2.102", "2.744"))
+    assert not any("FLOPs of the run" in f.message for f in look_at([str(path)])[0])
+    path.write_text(APPLIED.replace("5.676", "56.760"))
+    assert [f.line for f in look_at([str(path)])[0] if f.level == "error"] == [7]

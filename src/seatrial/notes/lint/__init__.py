@@ -21,7 +21,7 @@ from seatrial.notes.lint.columns import arrows, changes, derived, levels, matric
 from seatrial.notes.lint.findings import CODES, LEVELS, Finding, in_order
 from seatrial.notes.lint.headings import field_of
 from seatrial.notes.lint.models import experts, formulas, model_size, peaks, published, shapes, throughput, units
-from seatrial.notes.lint.phases import cumulative, dated, ledger, reckoned, spans, steps, totals
+from seatrial.notes.lint.phases import compute, cumulative, dated, ledger, reckoned, spans, steps, totals
 from seatrial.notes.lint.rows import duplicates, grown, layout, meshes, of_all, plausible, shifted, speeds, status, trends
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.lint.text import (
@@ -60,8 +60,8 @@ OF_COLUMNS: tuple[Rule, ...] = (relations.learn, cumulative.check, parts.check, 
                                 changes.check, steps.check, ledger.check, totals.check, summed.check, levels.check,
                                 sums.check, matrices.check, spans.check)  # fmt: skip
 """Those that ask of no row whether it is a run."""
-BESIDES: tuple[Rule, ...] = (budgets.check, reckoned.check, pairs.check, spoken.check, told.check, claimed.check, counted.check,
-                             denied_shape.check, denied.column_otherwise, denied.nodes_otherwise, shapes.check,
+BESIDES: tuple[Rule, ...] = (budgets.check, compute.check, reckoned.check, pairs.check, spoken.check, told.check, claimed.check,
+                             counted.check, denied_shape.check, denied.column_otherwise, denied.nodes_otherwise, shapes.check,
                              experts.check_spread, dated.check, status.fits_by_need, peaks.check, arrows.check,
                              meshes.check_slices)
 """Those that speak of lines of which nothing else was said, in either kind of table."""

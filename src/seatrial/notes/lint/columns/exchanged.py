@@ -84,7 +84,7 @@ def between_rows(suspects: Suspects) -> None:
                         repairs[i] = replace(repair, score=repair.score + EXCHANGED, shown=other.cell(name), why=why)
 
 
-_NEAR, ENOUGH = 150, 0.01
+_NEAR, ENOUGH = 150, 0.02
 """How many of them, and within how much figures that are means may agree then."""
 
 
