@@ -148,3 +148,22 @@ def test_a_heading_may_be_anything(tmp_path: Path, headings: str):
     "| experts | 8 | {many} |\n", "| GPU | s/step |\n|---|---|\n| {many}x A100 | 2.1 |\n| 8xA100 | 1.1 |\n"])
 def test_a_cell_may_be_anything(tmp_path: Path, note: str):
     found(tmp_path, note.replace("{many}", "9" * 5000))
+
+
+EXPORT = """Name,model,gpu,gpus,global_batch,seq_length,_step,train_seconds,step_time_s,tokens_per_sec
+a,pythia-1b,L40S,4,512,2048,500,7547,15.115,69373
+b,pythia-1b,A100,8,512,2048,300,1821,6.083,172376
+c,pythia-1b,A100,16,512,2048,800,2468,3.098,338464
+d,pythia-1b,A100,16,1024,2048,1200,{seconds},33.903,61857
+e,pythia-7b,A100,32,512,2048,500,8614,17.231,60854
+f,pythia-7b,A100,64,1024,2048,800,7049,8.853,236883
+g,pythia-7b,H100,64,1024,2048,800,2591,3.242,646862
+h,pythia-7b,A100,64,1024,2048,1200,11501,9.569,219158
+"""
+
+
+@pytest.mark.parametrize("name", ["train_seconds", "run_s", "train_time_s"])
+def test_seconds_of_a_training_are_its_steps_times_theirs(tmp_path, name):
+    text = EXPORT.replace("train_seconds", name)
+    assert found(tmp_path, text.format(seconds="41000"), "runs.csv") == []
+    assert [one.line for one in found(tmp_path, text.format(seconds="4100"), "runs.csv")] == [5]

@@ -172,7 +172,9 @@ _SPENT = re.compile(rf"(?:(?P<k>k) )?(?:.* )?(?:(?P<device>{DEVICE})|(?P<node>no
                     rf"|{_HOUR} (?:de |of )?(?:(?P<device2>{DEVICE})|(?P<node2>node|knoten|noeud))(?: .*)?")  # fmt: skip
 _RUN_TIME = re.compile(r"(?:total |full |overall |net |end to end )?(?:(?:train(?:ing)?|run|job|pretraining|wall ?clock|wall|"
                        r"elapsed) ?(?:run ?)?(?:time|duration|length)|run ?time|walltime|duration|elapsed|time to train|"
-                       r"train(?:ing)? runtime|t (?:train|wall|total|run))(?: total| elapsed)?(?: (?P<unit>s|secs?|seconds?))?")
+                       r"train(?:ing)? runtime|t (?:train|wall|total|run)|"
+                       r"(?:train(?:ing)?|run|wall ?clock)(?= s(?:ecs?|econds?)?$))"
+                       r"(?: total| elapsed)?(?: (?P<unit>s|secs?|seconds?))?")
 _TOKENS = re.compile(r"(?:(?:.* )?(?P<a>[kmbtg]|mio|mrd|bn|(?:b|m|tr)illions?|thousands?)(?: of)? ?|.* )?(?:tokens?|toks?)"
                      r"(?: (?:seen|trained|done|total|in|so far|sum|of|training|processed|number|num))*"
                      r"(?: (?P<b>[kmbtg]|mm|bn|mrd|mio|billions?|millions?|trillions?|1e\d+))?(?: (?:seen|trained|total))?"
