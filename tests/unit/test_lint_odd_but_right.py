@@ -108,3 +108,59 @@ def test_a_last_row_without_a_name_that_adds_everything_up_is_a_total(tmp_path: 
                  "3B | base | 64 | 212 | 13,568", "3B | sft | 8 | 12 | 96", " |  | 456 | 764 | 144,224")  # fmt: skip
     assert [line for line, _ in flagged(tmp_path, text, "13,568", "31,568")] == [5]
     assert told(tmp_path, text.replace("| 764 |", "| 864 |")) != []
+
+
+COSTS = """# Half a year
+
+| project | GPUs | days | GPU-h | $/GPU-h | cost |
+|---|---|---|---|---|---|
+| base | 512 | 42 | 516,096 | 2.46 | $1,269.6k |
+| context | 512 | 6 | 73,728 | 2.46 | $181.4k |
+| spot | 96 | 184 | 423,936 | 1.845 | $782.2k |
+| **total** |  |  | **{hours}** |  | **$2.233M** |
+"""
+CARDS = """# 70B on Gaudi 2, sequence 8192
+
+| Nodes | Cards | TP | PP | DP | GAS | GB | Step | Tokens/s | Peak mem |
+|---|---|---|---|---|---|---|---|---|---|
+| 8 | 64 | 8 | 4 | 2 | 32 | 64 | 18.2 s | 28.8k | {memory} GB |
+| 8 | 64 | 8 | 8 | 1 | 64 | 64 | 19.1 s | 27.4k | 71 GB |
+| 16 | 128 | 8 | 4 | 4 | 32 | 128 | 18.2 s | 57.6k | 84 GB |
+| 32 | 256 | 8 | 4 | 8 | 16 | 128 | 9.5 s | 110.4k | 81 GB |
+"""
+FACTORS = """# 16B on 2 nodes of 8 H800, layout TP x PP x DP elsewhere
+
+| mbs x acc x dp | gbs | s/it | tokens/s |
+|---|---|---|---|
+| 2 x 8 x 16 | 256 | 7.23 | 145,000 |
+| 4 x 4 x 16 | 256 | 6.15 | 170,500 |
+| 8 x 2 x 16 | 256 | 5.64 | 185,900 |
+| 8 x 8 x 16 | 1024 | {time} | 193,000 |
+"""
+HARDWARE = """# Guide
+
+We measured on `a100` and `h100`.
+
+| partition | nodes | GPUs per node | memory per GPU | dense bf16 (TFLOP/s) |
+|---|---|---|---|---|
+| a100 | 44 | 8 | 80 GB | 312 |
+| h100 | 20 | 4 | 94 GB | 989 |
+"""
+
+
+@pytest.mark.parametrize(("note", "right", "wrong", "line"), [
+    (COSTS, {"hours": "1,013,760"}, {"hours": "1,310,760"}, 8), (CARDS, {"memory": "88"}, {"memory": "188"}, 5),
+    (FACTORS, {"time": "21.73"}, {"time": "2.173"}, 8)])
+def test_letters_of_a_total_a_global_batch_and_factors_of_the_batch(
+        tmp_path: Path, note: str, right: dict[str, str], wrong: dict[str, str], line: int):  # fmt: skip
+    path = tmp_path / "notes.md"
+    path.write_text(note.format(**right))
+    assert [one for one in look_at([str(path)])[0] if one.level == "error"] == []
+    path.write_text(note.format(**wrong))
+    assert line in [one.line for one in look_at([str(path)])[0] if one.level == "error"]
+
+
+def test_a_list_of_hardware_has_what_devices_are_sold_with(tmp_path: Path):
+    path = tmp_path / "notes.md"
+    path.write_text(HARDWARE)
+    assert [one for one in look_at([str(path)])[0] if one.level == "error"] == []

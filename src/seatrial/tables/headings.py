@@ -510,6 +510,12 @@ def _settled(given: tuple[Column, ...]) -> list[Column]:
     columns = [Column(heading=one.heading, field=letters[one.heading], kind="count") if one.heading in letters else one
                for one in columns]  # fmt: skip
     named = {column.field for column in columns}
+    held = [at for at, one in enumerate(columns) if one.field == "mem_value"]
+    if len(held) > 1 and "gbs" not in named and any(accumulates(one.heading) or one.field in ("mbs", "dp") for one in columns):
+        # `GB` beside `Peak mem` and the accumulation is the global batch.
+        columns = [Column(heading=one.heading, field="gbs", kind="count") if one.heading.strip("*_` ") == "GB" else one
+                   for one in columns]  # fmt: skip
+        named = {column.field for column in columns}
     if "mbs" not in named and (micro := _micro_batch(tuple(column.heading for column in columns))):
         columns = [Column(heading=one.heading, field="mbs", kind="count") if one.heading == micro else one for one in columns]
         named = {column.field for column in columns}

@@ -107,6 +107,8 @@ def report(row: Row, broken: list[Broken], repairs: list[Repair]) -> list[Findin
         (only,) = repairs
         message = f"{row.column(only.name)} {row.cell(only.name)} -> {only.shown}: {facts}"
         return [row.find(_code(only.name, broken), level, message, name=only.name, proposed=only.shown)]
+    # What nothing mends may be of another model, or of another kind.
+    level = "warning" if not repairs and level == "error" else level
     return [row.find(_code(shown[0], broken), level, f"{facts}: {open_end}", name=shown[0])]
 
 

@@ -172,6 +172,9 @@ def _one_row(row: Row, members: list[Row], ways: Callable[[list[float]], list[fl
         told = _ADDED.search(words) is not None or of_memory or added and _lasts(cell, members, heading)
         if added and (not told and not is_extra(heading) or _A_RATE.search(words)):
             continue
+        letters = {_many(member.record.printed.get(heading, "")) for member in members}
+        if _many(cell) not in letters | {""} and letters != {""}:
+            continue  # `$2.791M` below `$181.4k`
         given = [ways([one[at] for one in column if one is not None]) for at in (0, 1)]
         rounding = sum(_half(member.record.printed.get(heading, "")) for member in members)
         open_ = _half(cell) + rounding / (1 if added else len(members))
@@ -197,6 +200,13 @@ def _one_row(row: Row, members: list[Row], ways: Callable[[list[float]], list[fl
             yield row.find("aggregate", level, message, column=heading, printed=cell.strip(), proposed=proposed)
 
 
+def _many(cell: str) -> str:
+    """The letter for thousands or millions behind a figure."""
+    found = _LETTER.search(cell)
+    return found[1] if found is not None else ""
+
+
+_LETTER = re.compile(r"\d\s?([kKMBGT])(?![^\W_])")
 _SO_LONG = re.compile(r"\s*[\d.,]+\s?(?:h|hrs?|hours?|d|days?|min|minutes?|Stunden|heures|horas|ore)\s*")
 
 

@@ -139,7 +139,7 @@ def _fill_ordered(mates: list[Row]) -> None:
     devices or nodes for them."""
     first, degrees = mates[0], ("dp", "tp", "pp", "cp")
     heading = next((one for one in first.extras if _SIDES.fullmatch(first.cells.get(one, ""))), "")
-    if not heading or any(row.record.dp or row.record.tp and row.shows("tp") for row in mates):
+    if not heading or any(row.record.dp or row.record.tp and row.shows("tp") for row in mates) or _OF_THE_BATCH.search(heading):
         return
     sides = {row: [*map(int, re.findall(r"\d+", cell))] for row in mates
              if _SIDES.fullmatch(cell := row.cells.get(heading, ""))}  # fmt: skip
@@ -160,6 +160,8 @@ def _fill_ordered(mates: list[Row]) -> None:
             row.record = replace(row.record, **known, inferred=tuple(name for name in row.record.inferred if name not in known))  # type: ignore[arg-type]
 
 
+_OF_THE_BATCH = re.compile(r"(?<![^\W_])(?:m?bs|micro|batch|acc|accum|ga|gas)(?![^\W_])", re.IGNORECASE)
+"""`mbs x acc x dp` are factors of the batch."""
 _MANY = re.compile(r"\d+\s?[x×]\s?")
 _BOX = re.compile(r"\b(?:DGX|HGX|POD|SuperPOD|nodes?|servers?|slice)\b", re.IGNORECASE)
 

@@ -18,7 +18,7 @@ from seatrial.notes.lint.columns import relations
 from seatrial.notes.lint.columns.broken import broken_and_kept
 from seatrial.notes.lint.digits import slip, slips
 from seatrial.notes.lint.findings import Finding
-from seatrial.notes.lint.models.devices import device_named
+from seatrial.notes.lint.models.devices import OF_DEVICES_SOLD, device_named
 from seatrial.notes.lint.models.formulas import FROZEN, Reading
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.rows import shares
@@ -280,6 +280,8 @@ def _capacity(row: Row) -> list[Finding]:
     memory, text = row.record.mem_gib, row.sheet.text(row)
     if memory is None or "mem_value" in row.fixed or _WANTED.search(row.cell("mem_value")):
         return []
+    if memory in OF_DEVICES_SOLD and not row.sheet.filled(row.key) & _MEASURED and _is_a_peak(row):
+        return []  # a list of hardware
     usable = text.capacity(row.record.source_line) if memory > text.least_limit else None
     if row.record.machine and (own := _SIZED.search(row.record.machine)) is not None:
         whole: tuple[float, str] | None = (float(own[1]), f'"{row.record.machine}"')
@@ -308,6 +310,14 @@ def _capacity(row: Row) -> list[Finding]:
                      f"{shown} is more than the usable {usable[0]:g} GB ({usable[1]})", name="mem_value")
         ]
     return []
+
+
+_MEASURED = frozenset(("sec_per_it", "tokens_per_s", "tokens_per_s_per_process", "samples_per_s", "mfu"))
+def _is_a_peak(row: Row) -> bool:
+    """Whether the TFLOPs of a row are none, or those of a data sheet."""
+    tflops = row.record.tflops
+    peaks = row.device.peak_tflops.values() if row.device is not None else ()
+    return not tflops or any(abs(tflops / peak - 1) < 0.01 for peak in peaks)
 
 
 _WANTED = re.compile(r"\b(?:wanted|needed|required|requested|tried|asked)\b", re.IGNORECASE)
