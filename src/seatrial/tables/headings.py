@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 
+from seatrial.columns import LAYOUT
 from seatrial.tables.elsewhere import is_elsewhere
 from seatrial.tables.names import (
     BY_NAME,
@@ -170,8 +171,8 @@ _OF_SIX = re.compile(r"[ _(]+6 ?[NP]D?\)?$")
 
 _OTHER_LETTERS = re.compile(r"[\u0400-\u04ff]")
 """Names are kept in Latin ones: of `TFLOPS/узел` only `TFLOPS/` would be looked up."""
-_AXES = {"TP": "tp", "MP": "tp", "PP": "pp", "DP": "dp", "FSDP": "dp", "DDP": "dp", "CP": "cp", "EP": "ep", "VPP": "vp",
-         "MBS": "mbs", "GBS": "gbs"}  # fmt: skip
+_AXES = {name.upper(): name for name in LAYOUT if len(name) < 4 and name != "etp"} | {
+    "MP": "tp", "FSDP": "dp", "DDP": "dp", "VPP": "vp"}  # fmt: skip
 
 
 _ANYTHING = frozenset({"iteration", "run_id", "date", "session", "notes"})

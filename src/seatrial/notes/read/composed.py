@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from seatrial.columns import LAYOUT
 from seatrial.notes.read.parsing import DTYPES
 from seatrial.tables.headings import accumulates, clean, normal, setting
 from seatrial.tables.tongues import in_english
@@ -62,10 +63,10 @@ _WHOLE_LENGTHS = frozenset(power << times for power in (1, 3) for times in range
 """Thousands of tokens that people train on."""
 
 
-TITLES = {"size_label": "Model", "machine": "Device", "nodes": "Nodes", "gpus": "GPUs", "procs_per_node": "GPUs per node",
-          "seq": "Sequence length", "mbs": "MBS", "gbs": "GBS", "layers": "Layers", "hidden": "Hidden size", "heads": "Heads",
-          "zero_stage": "ZeRO stage", "recompute": "Recompute", "dtype": "dtype", "vocab": "Vocab", ACCUMULATION: "Grad. acc.",
-          **{axis: axis.upper() for axis in ("dp", "tp", "pp", "cp", "ep", "vp")}}  # fmt: skip
+TITLES = {name: name.upper() for name in LAYOUT if len(name) < 4} | {
+    "size_label": "Model", "machine": "Device", "nodes": "Nodes", "gpus": "GPUs", "procs_per_node": "GPUs per node",
+    "seq": "Sequence length", "layers": "Layers", "hidden": "Hidden size", "heads": "Heads", "zero_stage": "ZeRO stage",
+    "recompute": "Recompute", "dtype": "dtype", "vocab": "Vocab", ACCUMULATION: "Grad. acc."}  # fmt: skip
 """How settings that stand above columns or in a row alone head a column of their own."""
 _MAY_SAY = re.compile(r"\d|re-?comp|check-?point|ckpt|remat")
 
