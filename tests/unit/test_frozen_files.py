@@ -27,8 +27,10 @@ def measured_in(run_dir):
 
 
 def missing(now, then):
-    """What is no longer there, or no longer the same; more keys than there were are fine."""
+    """What is no longer there, or no longer the same; more keys than there were are fine, and more that the text has told."""
     if isinstance(then, dict) and isinstance(now, dict):
+        if {*then.get("inferred", ())} <= {*(now.get("inferred") or ())}:
+            then = {key: value for key, value in then.items() if key != "inferred"}
         return {f"{key}{'.' + place if place else ''}": found for key, value in then.items()
                 for place, found in missing(now.get(key), value).items()}
     if isinstance(then, list) and isinstance(now, list) and len(now) == len(then):
