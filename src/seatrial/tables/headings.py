@@ -418,12 +418,6 @@ def rate_of_each(heading: str) -> Column | None:
 _OF_TRAINING = frozenset("train training speed perf".split())
 
 
-def rate_of_a_node(heading: str) -> str:
-    """tokens_per_s or samples_per_s where a column has that of one node, as `tok/s/node`."""
-    found = rate_of_each(heading)
-    return found.field if found is not None and found.per == "node" else ""
-
-
 _SUMS = frozenset("ga gas acc accu accum accums accumulation accumulate accumulated accumulations akkumulation "
                   "gradientenakkumulation akk akku akkum gradientenakk gradakk acumulacion acumulacao "
                   "acum acumul cumul accumulo akumulacja akum birikim microbatches".split())

@@ -61,7 +61,6 @@ _UNITS: tuple[tuple[str, str], ...] = (
     ("devices", _DEVICE), ("nodes", _NODE), ("steps", _STEPS),
     ("factor", r"[x×](?!\s?(?:\d|[AHVB]\d00|GPU|[TPDCE]P))|-?fach\w*|mal|fois|veces|volte|vezes|keer|раза?|倍|배|times"),
 )  # fmt: skip
-_CASED_UNITS = frozenset(("GB", "MiB", "W", "kW", "Wh", "GiB", "days", "tflops", "pflops", "hours"))
 _UNIT = re.compile(r"[\s-]?(?:" + "|".join(
     rf"(?P<u{at}>{pattern}){_END if re.search('[a-z]', pattern) and name != 'percent' else ''}"
     for at, (name, pattern) in enumerate(_UNITS)) + ")", re.IGNORECASE)  # fmt: skip
