@@ -101,6 +101,17 @@ def test_ranks_of_a_node_without_exit_codes_are_gone_before_those_that_lost_them
     assert outcome.message == "node 1 is gone with ranks 2 to 3: its agent left no exit codes"
 
 
+def test_a_node_without_exit_codes_is_gone_also_when_the_others_waited_for_its_files_and_stalled(tmp_path: Path) -> None:
+    Heartbeat(tmp_path, 1).beat(step=4, phase="checkpoint")
+    stalled(tmp_path, 0, collective="all_reduce", group="dp", seq=3)
+    job = Job(name="t", run_dir=tmp_path, argv=("x",), world=2, procs_per_node=1)
+    outcome = classify(tmp_path, Finished(codes=(83, None), died=(0,)), job=job, trial=trial_of())
+    assert (outcome.status, outcome.rank, outcome.iteration, outcome.phase) == ("crash", 1, 4, "checkpoint")
+    assert outcome.message == "node 1 is gone with rank 1: its agent left no exit codes"
+    both = classify(tmp_path, Finished(codes=(83, 83), died=(0, 1)), job=job, trial=trial_of())
+    assert both.status == "hang"
+
+
 def test_a_batch_system_that_lost_a_node_ends_the_others_and_the_lost_one_is_named(tmp_path: Path) -> None:
     (tmp_path / files.NODES).mkdir()
     files.node_here(tmp_path, 0).touch()

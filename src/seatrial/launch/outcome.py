@@ -74,7 +74,9 @@ class _Case:
             return Outcome(status="not_started", message=f"could not start: {words}",
                            evidence={"scheduler_state": done.scheduler_state, "log": self._output() or self._tail(0)})
         gone = [r for r, code in enumerate(done.codes) if code is None]
-        lost_node = BY_SCHEDULER.get(done.scheduler_state) == "crash" or self.failures and not done.stopped
+        # Who waits for a part of a checkpoint, a file, loses no connection: it stalls. Of a node that is there, codes come.
+        missed = self.failures or heartbeat.EXIT_STALL in done.codes
+        lost_node = BY_SCHEDULER.get(done.scheduler_state) == "crash" or missed and not done.stopped
         if cause is None and 0 < len(gone) < len(done.codes) and lost_node:
             return self._lost_node(gone[0])
         if cause is None and files.alarm(self.run_dir).exists() and not self.job.says_end:
