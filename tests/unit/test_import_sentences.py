@@ -75,3 +75,12 @@ def test_a_batch_that_the_replicas_do_not_divide_is_none(tmp_path: Path):
 def test_what_the_row_says_itself_counts(tmp_path: Path):
     record = read(tmp_path, "# Runs\n\nSequences of 4096 tokens: the sequence length is 4096.", Seq="8192")
     assert record.seq == 8192 and "seq" not in record.inferred
+
+
+@pytest.mark.parametrize(("text", "accum", "mbs", "gbs"), [
+    ("Micro-batch 4, sequences of 2048.", "16", 4, 512), ("Sequences of 2048.", "2", 512, 8192),
+])  # fmt: skip
+def test_a_batch_beside_the_accumulation_is_of_all_where_the_text_has_the_micro_batch(
+        tmp_path: Path, text: str, accum: str, mbs: int, gbs: int):
+    record = read(tmp_path, f"# Runs\n\n{text}", DP="8", accum=accum, batch="512")
+    assert (record.mbs, record.gbs) == (mbs, gbs)

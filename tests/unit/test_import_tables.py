@@ -211,6 +211,12 @@ def test_columns_that_gaps_part_with_units_below_and_an_empty_cell(tmp_path):
     assert [(record.mbs, record.mem_gib, record.source_line) for record in found] == [(1, 30.1, 7), (2, None, 8), (2, 28.8, 9)]
 
 
+def test_columns_that_versions_head(tmp_path):
+    found = read(tmp_path, "a) all-gather\n\n  gpus  3.7 (s)  3.8 (s)  tokens/s   mfu\n"
+                 "     8   28.101   27.778    75,497  43.6\n    16   14.453   14.050   149,263  43.1\n")
+    assert said(found) == [(None, None, 27.778, None), (None, None, 14.05, None)] and [one.gpus for one in found] == [8, 16]
+
+
 def test_a_column_that_begins_like_a_section(tmp_path):
     assert said(read(tmp_path, "# GPUs  TP  s/it\n8  2  9.31\n16  2  4.70\n")) == [(None, 2, 9.31, None), (None, 2, 4.7, None)]
 

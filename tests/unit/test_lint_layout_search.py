@@ -401,3 +401,45 @@ def test_memory_that_a_failed_run_wanted_is_none_that_the_device_has(tmp_path: P
             "| none | 1 | 3.22 | 44.3 |\n| none | 4 | OOM | 101.3 wanted |\n")  # fmt: skip
     assert _found(tmp_path, note) == []
     assert [one.code for one in _found(tmp_path, note.replace("44.3", "144.3"))] == ["memory-over-capacity"]
+
+
+SET_BY_GAPS = """Model of 32 layers, hidden size 2560, vocabulary 50304, sequences of 2048.
+
+B. Other layouts of 8 nodes (64 A100), micro-batch 4, batch 1024
+
+run   TP  PP  DP  accum  s/step  ktok/s  TFLOPS  MFU,%
+------------------------------------------------------
+B1     2   1  32      8    3.91   536.4   133.3   42.7
+B2     4   1  16     16    4.24   494.6   123.0   39.4
+B3     8   1  {dp}     32    5.20   403.3   100.3   32.1
+B4     1   2  32      8    3.86   543.3   135.1   43.3
+B5     2   2  16     16    3.99   525.6   {tflops}   41.9
+B6     1   4  16     16    4.17   502.9   125.0   40.1
+"""
+
+
+@pytest.mark.parametrize(("dp", "tflops", "line", "printed", "proposed"), [
+    (" 8", "130.7", None, None, None), ("16", "130.7", 9, "16", "8"), (" 8", "174.3", 11, "174.3", "130.7"),
+])  # fmt: skip
+def test_what_stands_over_a_table_set_by_gaps_is_of_it_and_one_wrong_layout_makes_no_aggregate(
+        tmp_path: Path, dp: str, tflops: str, line: int, printed: str, proposed: str):
+    said = _told(_found(tmp_path, SET_BY_GAPS.format(dp=dp, tflops=tflops), "log.txt"))
+    assert said == ([(line, printed, proposed)] if line else [])
+
+
+MESHES = """H100, sequences of 2048, micro-batch 4.
+
+| model | nodes | GPUs | TP×PP×DP | accum | batch | ms/step | tokens/s |
+|---|---|---|---|---|---|---|---|
+| 1.3B | 1 | 4 | 1×1×4 | 16 | 256 | 2528 | 207,392 |
+| 1.3B | 2 | 8 | {mesh} | 16 | 512 | 2575 | 407,214 |
+| 1.3B | 4 | 16 | 1×1×16 | 8 | 512 | 1289 | 813,480 |
+| 6.7B | 8 | 32 | 2×1×16 | 16 | 1024 | 6181 | 339,290 |
+| 13B | 8 | 32 | 4×1×8 | 16 | 512 | 6220 | 168,581 |
+"""
+
+
+def test_of_a_mesh_in_one_cell_the_whole_cell_is_shown(tmp_path: Path):
+    assert _found(tmp_path, MESHES.format(mesh="1×1×8")) == []
+    (found,) = _found(tmp_path, MESHES.format(mesh="1×1×4"))
+    assert (found.line, found.column, found.printed, found.proposed) == (6, "TP×PP×DP", "1×1×4", "1×1×8")

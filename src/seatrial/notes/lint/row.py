@@ -440,11 +440,22 @@ class Row:
             if name in self.axes:
                 column, printed = self.axes_in, self.cells.get(self.axes_in, "")
                 proposed = proposed and _with_side(printed, self.axes.index(name), proposed)
+            elif name in self.in_parts and (whole := self._whole_cell(name)):
+                column, printed, at = whole
+                proposed = proposed and _with_side(printed, at, proposed)
             if proposed and name == "gbs" and proposed.isdigit() and self.of_tokens:
                 proposed = self.of_tokens.like(int(proposed))
             proposed = digits.as_there(printed or "", self.printed(name) if name in MEASURED else None, proposed)
         return Finding(file=self.record.source_file, line=self.record.source_line, code=code, level=level,
                        message=message, column=column, printed=printed, proposed=proposed)
+
+    def _whole_cell(self, name: str) -> tuple[str, str, int] | None:
+        """The heading and the cell of which a field is one number, and which: `TP×PP×DP`, `1×1×4`."""
+        for heading, cell in self.cells.items():
+            parts = read_heading(heading).parts
+            if name in parts and len(_NUMBER.findall(cell)) == len(parts):
+                return heading, cell, parts.index(name)
+        return None
 
     def propose(self, name: str, value: float, code: str) -> None:
         self.configuration = self.judged = self.spans = None

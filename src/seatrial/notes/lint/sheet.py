@@ -20,8 +20,9 @@ from seatrial.notes.lint.headings import field_of, fields_of
 from seatrial.notes.lint.row import CONFIGURATION, MEASURED, MOST, NEAR, Row
 from seatrial.notes.lint.text.prose import Prose
 from seatrial.notes.read.rows import sequences
+from seatrial.notes.read.told import of_all
 from seatrial.record import Record
-from seatrial.tables.headings import batch_of_tokens, clean, is_any_batch
+from seatrial.tables.headings import batch_of_tokens, clean
 
 if TYPE_CHECKING:
     from seatrial.notes.lint.columns import counts, relations
@@ -84,7 +85,7 @@ class Sheet:
         for record in _with_settings(list(records)):
             text = sheet.prose.get(record.source_file)
             record = _labelled(record)
-            known = _in_sequences(record if text is None else text.hints.enriched(_of_all(record, text)))
+            known = _in_sequences(record if text is None else text.hints.enriched(of_all(record, text.hints)))
             row = Row(known, len(sheet.rows), sheet, layers=known.layers, hidden=known.hidden, seq=known.seq, vocab=known.vocab)
             told = text is not None and text.hints.mixture(known)
             row.mixture = told or is_mixture(known.size_label) or bool(known.experts) or row.beside("ep") is not None
@@ -226,18 +227,6 @@ def _labelled(record: Record) -> Record:
     """A size in the first cell is the model's, whatever stands above it: `8B` under `Llama 3`."""
     first = clean(next(iter(record.printed.values()), "")) if not record.size_label else ""
     return replace(record, size_label=first) if _SIZE.fullmatch(first) else record
-
-
-def _of_all(record: Record, text: Prose) -> Record:
-    """With the `batch` beside the accumulation as the global one, where a sentence says what the micro-batch is."""
-    columns = fields_of(tuple(record.printed)) if record.mbs and "mbs" not in record.inferred else {}
-    if "mbs" not in columns or "gbs" in columns or not is_any_batch(columns["mbs"]):
-        return record
-    said = text.hints.nearest(record, "mbs", surely=True)
-    if said is None or not isinstance(said[0], int) or said[0] >= (record.mbs or 0):
-        return record
-    inferred = tuple(sorted({*record.inferred, "mbs"} - {"gbs"}))
-    return record.changed({"gbs": record.mbs, "mbs": said[0], "inferred": inferred})
 
 
 def _in_sequences(record: Record) -> Record:

@@ -162,7 +162,7 @@ def _with_unnamed(heads: Spans, lines: list[Spans]) -> Spans:
 
 
 def _are_of_runs(titles: list[str]) -> bool:
-    return len(titles) >= FEWEST and not _figures(titles) and is_table_of_runs(settle([read_heading(one) for one in titles]))
+    return len(titles) >= max(FEWEST, 2 * _figures(titles)) and is_table_of_runs(settle([read_heading(one) for one in titles]))
 
 
 def _is_figured(rows: list[list[str]]) -> bool:

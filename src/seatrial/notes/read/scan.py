@@ -66,6 +66,11 @@ def is_delimiter(text: str | None) -> bool:
     return text is not None and text.lstrip().lstrip("| \t")[:1] in _RULED and _DELIMITER.fullmatch(text) is not None
 
 
+def is_rule(line: str) -> bool:
+    """What makes a heading of the line above."""
+    return _UNDERLINE.fullmatch(line.strip()) is not None
+
+
 def is_header(cells: list[str], below: str = "") -> bool:
     """Whether cells read as headings of a table of runs, for a table whose alignment row is missing; `below`: the next line."""
     named = [cell for cell in cells if cell]
@@ -153,7 +158,7 @@ def scan(lines: Iterable[tuple[int, str]]) -> Iterator[Token]:
             yield Token("header without alignment", number, bare)
         elif cells and bare.startswith("|") and len(bare) > 1 and not is_picture(cells):
             yield Token("stray", number, bare, bool(fence))
-        elif nxt is not None and not fence and not bare.startswith("#") and _UNDERLINE.fullmatch(nxt.strip()):
+        elif nxt is not None and not fence and not bare.startswith("#") and is_rule(nxt):
             yield Token("text", number, ("# " if nxt.strip()[0] == "=" else "## ") + bare)
             current = next(stream, None)
         elif not (is_delimiter(bare) and bare[0] == "+"):

@@ -20,7 +20,7 @@ from seatrial.notes.read.gapped import may_begin, pipes_of_gaps
 from seatrial.notes.read.htmltables import pipes_of_html
 from seatrial.notes.read.led import led_sections
 from seatrial.notes.read.outline import HEADING, Chapters, Tree
-from seatrial.notes.read.scan import Token, is_delimiter, scan
+from seatrial.notes.read.scan import Token, is_delimiter, is_rule, scan
 from seatrial.notes.read.sound import MOST_COUNTED
 from seatrial.notes.read.wikitables import pipes_of_wiki
 from seatrial.record import Record
@@ -81,6 +81,7 @@ PATTERNS: dict[str, tuple[str, ...]] = {
     "tp": (rf"\bTP{_IS}{_N}", rf"\btensor[ _-](?:model[ _-])?parallel(?:ism)?(?:[ _-](?:size|degree))?{_IS}{_N}"),
     "pp": (rf"\bPP{_IS}{_N}", rf"\bpipeline[ _-](?:model[ _-])?parallel(?:ism)?(?:[ _-](?:size|degree))?{_IS}{_N}"),
     "gpus": (
+        rf"\bnodes?\s?=\s?(\d+)()\s?(?:[\w-]+ )?{_DEVICE}\b",
         rf"\b(?:on|with|using|across|,) (\d+)()\s?[x×]?\s?(?:[\w-]+ )?{_DEVICE}\b"
         r"(?![^.|\n\d]{0,14}?(?:\bper\b|/|\ba\b|each) ?node)",
     ),
@@ -140,7 +141,7 @@ _CUES: dict[str, _Cues] = {
 }  # fmt: skip
 """Letters one of which each pattern needs: most lines of a long file have none of them."""
 _OF_NODES: dict[str, _Cues] = {
-    "gpus": (("",),), "procs_per_node": (("node",), ("node",), ("x", "×"), ("node",), ("node",), ("node",)),
+    "gpus": (("node",), ("",)), "procs_per_node": (("node",), ("node",), ("x", "×"), ("node",), ("node",), ("node",)),
 }
 """The same of those that need a device besides."""
 _LOOSE_CUES: dict[str, _Cues] = {"seq": (("token",), ("length",)), "gbs": (("batch",), ("sequences", "samples")),
@@ -214,8 +215,10 @@ def piped(text: str) -> tuple[str, ...]:
                 lines[number - 1] = line if line.startswith(("|", "#")) else clean(line) if "<" in line else line
     if any(map(may_begin, lines)):
         for number, line in pipes_of_gaps(enumerate(text.splitlines(), 1)):
-            if line and not is_delimiter(line):
-                lines[number - 1] = line
+            if not is_delimiter(line):
+                lines[number - 1] = line or lines[number - 1]
+            elif number < len(lines) and is_rule(lines[number]):
+                lines[number] = line  # else what stands above it were a heading
     return tuple(lines)
 
 

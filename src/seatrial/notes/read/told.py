@@ -18,6 +18,7 @@ from seatrial.notes.labels import is_mixture, label_parameters
 from seatrial.notes.read.sentences import SHAPE, Hints, is_of, read_sentence
 from seatrial.notes.read.sound import MOST_COUNTED
 from seatrial.record import Record, Stated
+from seatrial.tables.headings import is_any_batch, read_heading
 
 TOLD = (*SHAPE, "vocab", "seq", "gbs")
 """A layout is as often spoken of as it is used: sentences tell none."""
@@ -49,9 +50,10 @@ class Told:
         """`asked`: of what lines that are little else disagree."""
         if record.table is None or record.source_line is None:
             return record
+        line, record = record.source_line, of_all(record, self.hints)
         key = record.table, record.size_label
         if key not in self._found:
-            self._found[key] = self._nearest(record.source_line, record.size_label)
+            self._found[key] = self._nearest(line, record.size_label)
         found = {name: stated for name, stated in self._found[key].items()
                  if name not in asked and getattr(record, name) is None}  # fmt: skip
         for name in _denied(record, found):
@@ -127,6 +129,18 @@ class Told:
     def _line_of(self, first: int, name: str, value: object) -> int:
         whole = self._paragraph(first)
         return next((at for at in whole if read_sentence(self.hints.lines[at - 1]).get(name) == value), first)
+
+
+def of_all(record: Record, hints: Hints) -> Record:
+    """With the `batch` beside the accumulation as the global one, where a sentence says what the micro-batch is."""
+    batches = [one for one in record.printed if read_heading(one).field in ("gbs", "mbs")] if record.mbs else []
+    if len(batches) != 1 or not is_any_batch(batches[0]) or "mbs" in record.inferred:
+        return record
+    said = hints.nearest(record, "mbs", surely=True)
+    if said is None or not isinstance(said[0], int) or said[0] >= (record.mbs or 0):
+        return record
+    inferred = tuple(sorted({*record.inferred, "mbs"} - {"gbs"}))
+    return record.changed({"gbs": record.mbs, "mbs": said[0], "inferred": inferred})
 
 
 def _flows(line: str) -> bool:

@@ -40,11 +40,13 @@ def _are_of_all(rows: list[Row]) -> bool:
         if record.tflops and record.tokens_per_s and row.world and "tokens_per_s" not in record.inferred:
             cost = math.log(record.tflops / record.tokens_per_s)
             costs.setdefault((record.size_label, record.seq), []).append((cost, row.world))
-    known = kept = 0
+    known = kept = each = 0
     for some in costs.values():
-        middle = statistics.median(cost for cost, _ in some)
+        middle, of_one = (statistics.median(cost + power * math.log(world) for cost, world in some) for power in (0, 1))
         near = {world for cost, world in some if abs(cost - middle) <= CLOSE}
         if len(some) >= FEWEST and len({world for _, world in some}) > 1:
             known += len(some)
             kept += sum(abs(cost - middle) <= CLOSE for cost, _ in some) if len(near) > 1 else 0
-    return known >= FEWEST and kept >= SHARE * known
+            # Where one layout of many is wrong, those of one device agree nearly as well.
+            each += sum(abs(cost + math.log(world) - of_one) <= CLOSE for cost, world in some)
+    return known >= FEWEST and kept >= SHARE * known and each + 1 < kept
