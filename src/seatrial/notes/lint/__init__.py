@@ -117,6 +117,7 @@ def _look(
 def _left(problems: Iterable[Problem], sheet: Sheet) -> list[Finding]:
     """Tables that are none of runs: whether their columns belong together as most of their rows have it."""
     rows: list[Record] = []
+    thinned: set[tuple[str, int | None]] = set()
     for problem in problems:
         if _of_quantities(problem.left):
             continue
@@ -125,7 +126,9 @@ def _left(problems: Iterable[Problem], sheet: Sheet) -> list[Finding]:
         figures = {(*map(digits.alone, record.printed.values()), added and at): record
                    for at, record in reversed([*enumerate(problem.left)])}  # fmt: skip
         rows += [replace(record, source_file=problem.file) for record in reversed(figures.values())]
+        thinned |= {(problem.file, problem.left[0].table)} if len(figures) < len(problem.left) else set()
     side = Sheet.of(rows, sheet.prose if rows else {})
+    side.thinned |= thinned
     found = [finding for rule in OF_COLUMNS for finding in rule(side)]
     # A total is one by its name, and what fails by its word.
     known = [f for f in found if f.code == "outcome-vs-figures" or f.message.endswith(sums.BY_NAME)
@@ -147,8 +150,14 @@ def _besides(sheet: Sheet, found: Sequence[Finding]) -> list[Finding]:
     said = [_at_its_cell(one, sheet) for one in found if one.level != "info"]
     told = {(one.file, one.line) for one in said}
     shapes_told = [one for one in said if one.code == "label-vs-params"]
-    others = [finding for rule in BESIDES for finding in rule(sheet) if (finding.file, finding.line) not in told
-              and not (finding.code == "label-vs-params" and any(_in_one_table(finding, one, sheet) for one in shapes_told))]
+    others: list[Finding] = []
+    for rule in BESIDES:
+        if rule is reckoned.check:  # what a named row tells of a sentence, its own figures need not
+            told |= {(one.file, one.line) for one in others}
+        others += [one for one in rule(sheet) if (one.file, one.line) not in told and not (
+            one.code == "label-vs-params" and any(_in_one_table(one, other, sheet) for other in shapes_told))]
+        if rule is reckoned.check:
+            told -= {(one.file, one.line) for one in others}
     first: dict[tuple[str, int | None, str | None], Finding] = {}
     for one in others:  # of one figure of a sentence the first one
         first.setdefault((one.file, one.line, one.printed if one.code == "aggregate" else str(id(one))), one)

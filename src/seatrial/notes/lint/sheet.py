@@ -63,6 +63,8 @@ class Sheet:
     """The row that counts were last looked at for, those and their laws: see `counts`."""
     ends: dict[tuple[object, ...], list[tuple[float, float] | None]] = field(default_factory=dict)
     """Readings and a shape -> the fewest and the most FLOPs of a sequence: see `formulas`."""
+    thinned: set[tuple[str, int | None]] = field(default_factory=set)
+    """Tables of which rows with the figures of another one are left out: nothing adds them up."""
     loose: set[object] = field(default_factory=set)
     """Tables whose figures scatter; filled when it is needed."""
     peaks: dict[object, bool] = field(default_factory=dict)
@@ -121,6 +123,17 @@ class Sheet:
     def tables_of(self, file: str) -> list[list[Row]]:
         """The tables of a file, in its order."""
         return self._of_files.get(file, [])
+
+    def tables_beside(self, file: str) -> list[list[Row]]:
+        """Those of all chapters of the file that a chapter is of: a sentence at the end may speak of each."""
+        return self._of_whole.get(self.names.get(file, file), [])
+
+    @cached_property
+    def _of_whole(self) -> dict[str, list[list[Row]]]:
+        found: dict[str, list[list[Row]]] = {}
+        for file, tables in self._of_files.items():
+            found.setdefault(self.names.get(file, file), []).extend(tables)
+        return {file: sorted(tables, key=lambda rows: rows[0].record.source_line or 0) for file, tables in found.items()}
 
     @cached_property
     def defines(self) -> bool:

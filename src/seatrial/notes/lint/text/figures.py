@@ -26,7 +26,7 @@ _SCALE = re.compile(
     r"(?P<m>M(?!i?B|Wh|W\b|FU|i)|Mio\.?|millions?(?: de| of)?|millionen|millones(?: de)?|milion\w*(?: di)?|milhoes(?: de)?|"
     r"mln\.?|млн\.?)|"
     r"(?P<b>B(?!F)|bn|Mrd\.?|milliards?(?: de)?|milliarden|billions?(?: of)?|mil millones(?: de)?|miliard\w*(?: di)?|"
-    r"bilhoes(?: de)?|mld\.?|млрд\.?)|(?P<t>T(?![FPBi])|trillions?|trilhoes|billones|兆)|"
+    r"bilhoes(?: de)?|mld\.?|млрд\.?)|(?P<t>T(?![FPBi])|trillions?|trilhoes|billones|Bio\.?|兆)|"
     r"(?P<wan>万|萬|만)|(?P<yi>億|亿|억))(?:(?![a-z])|(?=tok))", re.IGNORECASE)  # fmt: skip
 _CASED = {"m": "M", "b": "B", "t": "T"}
 """Letters that stand for many only as capitals."""
@@ -35,7 +35,7 @@ _DEVICE = (r"(?:GPU'?s?|[HN]PUs?|TPUs?|devices?|accelerators?|cards?|chips?|GCDs
            r"placas|schede|kaarten|kart[ay]?|ускорител\w*|карт\w*|(?:[AHVBLP]|GH|GB|MI)\d{2,3}[A-Zs]{0,2}|[张块枚]?卡|枚|장)")
 _NODE = (r"(?:nodes?|hosts?|box(?:es)?|servers?|knoten|knopen|n(?:oe)?uds?|nodos?|nodi|knooppunt(?:en)?|wezl\w*|wezel|"
          r"uzl\w*|noder|nos|"
-         r"узл\w*|узел|нод\w*|ノード|节点|節点|노드|台|대|机(?!器|型))")  # fmt: skip
+         r"узл\w*|узел|нод\w*|ノード|个?节点|節点|노드|台|대|机(?!器|型))")  # fmt: skip
 _STEP = (r"(?:steps?|iterations?|iters?|its?|updates?|schritte?n?|pas(?:os?|si|so)?|etapes?|iteracion(?:es)?|iterazion[ei]|"
          r"stap(?:pen)?|krok\w*|шаг\w*|итераци\w*|ステップ|イテレーション|步|迭代|스텝|step)")  # fmt: skip
 _SECOND = r"(?:s(?:ec(?:ond)?s?)?|sekunden?|sekund\w*|secondes?|segundos?|second[oi]|seg|сек\w*|с|秒|초)"
@@ -44,10 +44,11 @@ _DAY = r"(?:days?|d|tage?n?|jours?|dias?|giorn[oi]|dagen|dag|dni|дн\w*|ден�
 _END = r"(?![a-zа-я0-9_])"
 _STEPS = _STEP.replace("its?|", "")
 _UNITS: tuple[tuple[str, str], ...] = (
-    ("device hours", rf"{_DEVICE}[ ·-]?(?:{_HOUR}|时(?!每))|(?:{_HOUR}) (?:de |di |von )?{_DEVICE}|卡(?:时(?!每)|小时)"),
-    ("node hours", rf"{_NODE}[ ·-](?:{_HOUR})|knotenstunden|(?:{_HOUR}) (?:de |di |von )?{_NODE}"),
+    ("device hours", rf"{_DEVICE}[ ·-]?(?:{_HOUR}|时(?!每))|(?:{_HOUR})[ -](?:de |di |von )?{_DEVICE}|卡(?:时(?!每)|小时)"),
+    ("node hours", rf"{_NODE}[ ·-](?:{_HOUR})|knotenstunden|(?:{_HOUR})[ -](?:de |di |von )?{_NODE}"),
     ("ms", r"ms|millisekunden?|millisecondes?|milliseconds?|milisegundos?|millisecondi|мс|ミリ秒|毫秒|밀리초"),
-    ("s", _SECOND), ("minutes", r"min(?:s|uten?|utes?|utos?|uti)?|мин\w*|分(?:钟|間)?|분"), ("hours", _HOUR), ("days", _DAY),
+    ("s", _SECOND), ("minutes", r"min(?:s|uten?|utes?|utos?|uti)?|мин\w*|分(?:钟|間)?|분"),
+    ("hours", rf"{_HOUR}(?![ -]\*?(?:core|coeur|kern|cpu))"), ("days", _DAY),
     ("weeks", r"weeks?|wochen?|semaines?|semanas?|settiman[ae]|недел\w*|週間?|周"),
     ("tokens", r"(?:token|jeton)s?|tok|toks|tokenow|токен\w*|トークン|令牌|词元|토큰"),
     ("samples", r"samples?|sequences?|seqs?|examples?|beispiele|sequenzen|echantillons|muestras|secuencias|campioni|"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from seatrial.notes.lint.text.figures import plain
 
 ABBREVIATED = "".join(rf"(?<!\b{one}\.)" for one in (
-    "Mrd", "Mio", "Mld", "mln", "mld", "ca", "i\\.e", "e\\.g", "approx", "avg", "resp", "bzw", "vs", "Std", "env", "max",
+    "Mrd", "Mio", "Bio", "Mld", "mln", "mld", "ca", "i\\.e", "e\\.g", "approx", "avg", "resp", "bzw", "vs", "Std", "env", "max",
     "min", "incl", "inkl", "z\\.B", "d\\.h", "млрд", "млн", "тыс"))
 """Behind these no sentence ends."""
 ENDS = re.compile(rf"{ABBREVIATED}(?<=[^\d\s][.!?])\s|(?<=\d\.)\s(?=[A-ZÀ-Ý])|(?<=%\.)\s|[。！？]")

@@ -78,7 +78,7 @@ def check(sheet: Sheet) -> list[Finding]:
     found: list[Finding] = []
     for file, text in sheet.prose.items():
         if text.has(*_WORDS):
-            tables = sheet.tables_of(file)
+            tables = [rows for rows in sheet.tables_of(file) if rows[0].key not in sheet.thinned]
             for sentence in text.sentences if tables else ():
                 if IN_ALL.search(sentence.text):
                     found += _sentence(sentence, text.lines, tables, file)
