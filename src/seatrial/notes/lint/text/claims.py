@@ -29,14 +29,16 @@ MOST_ROWS, MOST_TABLES = 24, 6
 FEWEST_DIGITS = 3
 """Of a figure that names the row that it stands in."""
 N = rf"(?<![\w.,$€£-])({NUMBER.pattern})"
+_CLOSING = rf"(?<![\w.,$€£-])(\d{{1,4}},\d{{1,2}}(?=[.,;:)]?(?:\s|$))|{NUMBER.pattern})"
+"""With nothing behind it but the end of its clause: `multiplié par 3,15, ce qui`."""
 LESS = (r"less|fewer|saved|savings?|cheaper|lower|smaller|shorter|off|reduction|moins|menos|meno|weniger|billiger|gunstiger|"
-        r"niedriger|geringer|inferieur\w*|minder|behind|below|worse|mniej|меньше|дешевле|goedkoper|kurzer|gespart|taniej")
+        r"niedriger|geringer|inferieur\w*|minder|behind|below|worse|mniej|меньше|дешевле|goedkoper|kurzer|gespart|taniej|tansz\w*|barat\w*|gunstig\w*|economic\w*")
 MORE = (r"more|faster|slower|higher|quicker|longer|larger|dearer|pricier|gain|extra|above|plus|mas|piu|mais|mehr|schneller|"
         r"langsamer|hoher|teurer|meer|sneller|trager|wiecej|szybciej|ahead|in front|better|devant|davanti|voraus|voor|"
-        r"больше|быстрее|медленнее|дороже|speed-?up|rapide|rapido")
-_P = r"(?:%|percent|per cent|Prozent)"
-_PERCENT = re.compile(rf"{N}\s?{_P}\s(?:de |in )?(?:(?P<less>{LESS})|(?P<more>{MORE}))\b", re.IGNORECASE)
-_BY = re.compile(rf"\b(?:by|um|de|del|di|por|на)\s(?:(?:an?|un|una|ein|about|rund|etwa|some) )?{N}\s?%", re.IGNORECASE)
+        r"больше|быстрее|медленнее|дороже|speed-?up|rapid[eoa]s?|szybsz\w*|wolniejsz\w*|drozsz\w*|car[oa]s?|cher|lent\w*|veloc[ei]\w*|duurder|langzamer|hurtigere|snabbare")
+_P = r"(?:%|percent\b|per cent[oi]?\b|Prozent\b|pour cent\b|por cien(?:to)?\b|por cento\b|procent\w*|процент\w*)"
+_PERCENT = re.compile(rf"{N}\s?{_P}\s(?:de |di |en |in )?(?:(?P<less>{LESS})|(?P<more>{MORE}))\b", re.IGNORECASE)
+_BY = re.compile(rf"\b(?:by|um|de|del|di|por|на|o|met)\s(?:(?:an?|un|una|ein|about|rund|etwa|some) )?{N}\s?{_P}", re.IGNORECASE)
 _CHANGES = re.compile(r"\b(?P<less>goes down|falls?|drops?|shrinks?|decreases?|reduces?|cuts?|sinkt|fallt|baisse|baja|cae|"
                       r"reduce|cala|снижает\w*)\b|\b(?P<more>goes up|grows?|rises?|increases?|improves?|beats?|wins?|"
                       r"outperforms?|leads?|steigt|wachst|schlagt|gewinnt|gana|gagne|supera|vince|augmente|sube|aumenta|"
@@ -50,11 +52,14 @@ _OF_TWO = re.compile(r"\b(?:from|between|against|over|versus|vs|von|zwischen|geg
                      r"tra|su|"
                      r"rispetto|van|tussen|между|от)\b", re.IGNORECASE)  # fmt: skip
 """`The drop from 64 to 768 GPUs is 19 %`."""
-_HEDGE = r"(?:(?:about|around|roughly|some|nearly|almost|only|us|another|rund|etwa|nur|environ|unos|un|circa|около) |~ ?)*"
-_DONE = re.compile(rf"\b(?:(?P<less>los(?:es?|t|ing)|sav(?:es?|ed|ing)|costs?|pay|verlier\w*|verlor\w*|kostet|spart|perd\w*|"
-                   rf"pierd\w*|perde|coute|cuesta|ahorra|economise|теряет\w*)|(?P<more>gains?|gained|brings?|brought|gives?|"
-                   rf"gave|buys?|bought|adds?|yields?|bringt|bringen|gibt|apporte|gagne|aporta|porta|gana|da|daje|дает)) "
-                   rf"{_HEDGE}{N}\s?%", re.IGNORECASE)  # fmt: skip
+_HEDGE = (r"(?:(?:about|around|roughly|some|nearly|almost|only|us|me|you|we|another|a good|wir|ich|man|nous|noi|wij|мы|rund|"
+          r"etwa|nur|uns|mich|environ|unos|un|circa|около|еще|ongeveer|nog) |~ ?)*")  # fmt: skip
+_DONE = re.compile(rf"\b(?:(?P<less>los(?:es?|t|ing)|sav(?:es?|ed|ing)|costs?|pay|paid|verlier\w*|verlor\w*|kostet\w*|spart\w*|"
+                   rf"einspart|perd\w*|pierd\w*|perde|coute\w*|cuesta|costa|ahorra\w*|economis\w*|risparmi\w*|poupa\w*|economiza|"
+                   rf"kost|bespaart|scheelt|oszczedza|kosztuje|теря\w*|эконом\w*)|(?P<more>gains?|gained|brings?|brought|gives?|"
+                   rf"gave|buys?|bought|adds?|yields?|wins?|won|makes?|earns?|bringt|bringen|brachte|gibt|apporte\w*|gagne\w*|"
+                   rf"aporta|porta|gana\w*|ganho\w*|rende|da|daje|levert|scheelde|дает|дал\w*)) "
+                   rf"{_HEDGE}{N}\s?{_P}", re.IGNORECASE)  # fmt: skip
 _GIVEN_UP = re.compile(rf"\b(?:costs?|los(?:es?|t|ing)|takes?|eats?|gives? up|kostet|verlier\w*|perd\w*|coute|cuesta|costa|"
                        rf"custa|sav(?:es?|ed|ing)) {_HEDGE}$", re.IGNORECASE)  # fmt: skip
 _KEPT = re.compile(rf"\b(?:keeps?|kept|retains?|holds?|still (?:have|has|had|get|gets|do|does)|behalt\w*|halt|bleiben|"
@@ -64,9 +69,14 @@ _KEPT = re.compile(rf"\b(?:keeps?|kept|retains?|holds?|still (?:have|has|had|get
                    rf"(?:speed|rate|throughput|ideal\w*|linear\w*|perfect|durchsatz\w*|debit|rendimiento)\b",
                    re.IGNORECASE)  # fmt: skip
 _TIMES = re.compile(rf"{N}\s?(?:[x×](?=\s*(?:$|[.,;:)!?]|[a-z(]))(?!\s*(?:gpu|node|box|card|chip|[tpdce]p\b))|"
-                    r"times(?! \d)|fois\b|veces\b|volte\b|vezes\b|mal\b|-?fach\w*|раза?\b|倍|배)", re.IGNORECASE)  # fmt: skip
-_MULTIPLIED = re.compile(rf"\bmultipli\w+ .{{0,40}}?\b(?:par|por|per|by|mit)\s{N}", re.IGNORECASE)
-_SHARE = re.compile(rf"{N}\s?%", re.IGNORECASE)
+                    r"times(?! \d)|fois\b|veces\b|volte\b|vezes\b|keer\b|razy\b|mal\b|-?fach\w*|раза?\b|倍|배)",
+                    re.IGNORECASE)  # fmt: skip
+_MULTIPLIED = re.compile(rf"\bmultipli\w+ (?:.{{0,40}}? )?(?:par|por|per|by|mit)\s{_CLOSING}|"
+                         rf"\b(?:factor|Faktor|facteur|fattore|fator|ratio|rapport|коэффициент|czynnik|speed-?up|Beschleunigung|acceleration|"
+                         rf"aceleracion|accelerazione|versnelling|przyspieszenie|ускорение) (?:(?:of|de|di|von|van|is|um|в) )?"
+                         rf"(?:about |rund |environ |etwa )?{_CLOSING}(?!\d|:| ?(?:%|[kKMG]|TFLOP|GB|[x×] ?\d))",
+                         re.IGNORECASE)  # fmt: skip
+_SHARE = re.compile(rf"{N}\s?{_P}", re.IGNORECASE)
 _OF_A_SHARE = re.compile(r"\b(?:effi\w+|[mh]fu|utili\w+)\b", re.IGNORECASE)
 """`gains a factor of 30, an efficiency of 94 %`: that is no change."""
 _RANGE = re.compile(r"\d\s?%?\s?(?:to|bis|a|à|and|und|or|oder|et|ou|y|o|e|-|–|—|→|/|±)\s?$")
@@ -79,9 +89,10 @@ OTHERS = re.compile(r"\b(?:papers?|others|elsewhere|published|claims?|claimed|ve
                     r"tables? (?:above|below|in)|at least|contract|wenigstens|au moins)\b", re.IGNORECASE)  # fmt: skip
 """Ratios of somebody else, and of what stands in no table."""
 CLAUSES = re.compile(r"[;:]\s|,\s| and | while | und | et | y ")
-_CUES = re.compile(r"\d\s?(?:[%x×]|times|[Pp]er|[Pp]ro|fois|vec|volte|vezes|mal|-?fach|倍|배|раз|days?|jours|"
-                   r"d[ií]as|Tag|giorni|dni)|"
-                   r"\b(?:par|por|by) \d|(?:per|a|par|pro|por|al|/) ?(?:day|jour|Tag|d[ií]a|giorno)\b")  # fmt: skip
+_CUES = re.compile(r"\d\s?(?:[%x×]|times|[Pp]er|[Pp]ro|pour|por|про|fois|vec|volte|vezes|keer|razy|mal|-?fach|倍|배|раз|"
+                   r"days?|jours|d[ií]as|Tag|giorni|dni)|"
+                   r"\b(?:par|por|by|mit|[Ff]a[ck]t\w+|[Ss]peed-?up|ratio|[Bb]eschleunigung|ускорение)(?: \w{1,5})? \d|"
+                   r"(?:per|a|par|pro|por|al|/) ?(?:day|jour|Tag|d[ií]a|giorno)\b")  # fmt: skip
 
 
 @dataclass(frozen=True)

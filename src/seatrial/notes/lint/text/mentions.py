@@ -8,11 +8,13 @@ A column of which two values are named is what is compared; one of which a singl
 """
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from seatrial.notes.lint.headings import field_of
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.text.claims import _COUNTS as SPELLED
 from seatrial.notes.lint.text.claims import _ROW as NUMBERED
@@ -53,7 +55,7 @@ def mentions(text: str, rows: Sequence[Row]) -> list[Mention]:
     letters = text.casefold()
     found = [*_counts(text, rows), *_settings(letters, rows), *_names(letters, rows), *_numbers(text, rows)]
     found = [one for one in found if one.rows]
-    found += _joined(text, rows, found)
+    found += [*_joined(text, rows, found), *_held_against(text, rows, found)]
     kept: dict[tuple[int, str], Mention] = {}
     for one in sorted(found, key=lambda one: (one.start, one.start - one.end)):
         kept.setdefault((one.start, one.heading), one)
@@ -86,15 +88,16 @@ def _settings(letters: str, rows: Sequence[Row]) -> list[Mention]:
                 values.setdefault(cell, set()).add(at)
         if len(values) < 2 or 2 * sum(map(len, values.values())) < len(rows):
             continue
+        counted = {"gpus": "devices", "nodes": "nodes"}.get(field_of(heading), heading)
         for name in _called(heading):
             if name not in letters:
                 continue
             apart = r"\s?=\s?" if len(name) == 1 else r"[ -]?(?:size )?(?:=|of|von|de)?\s?"
             for match in re.finditer(rf"(?<![^\W\d_]){re.escape(name)}{apart}(\d{{1,6}})(?![\w.]*\d)|"
-                                     rf"(?<![\w.,])(\d{{1,6}}) {re.escape(name)}(?![^\W_])", letters):  # fmt: skip
-                value = match[1] or match[2]
+                                     rf"(?<![\w.,])(\d{{1,6}}|{_SMALL}) {re.escape(name)}(?![^\W_])", letters):  # fmt: skip
+                value = match[1] or str(SPELLED.get(match[2], match[2]))
                 if (match[1] or len(name) > 2) and value in values:
-                    found.append(Mention(match.start(1 if match[1] else 2), match.end(), heading, value,
+                    found.append(Mention(match.start(1 if match[1] else 2), match.end(), counted, value,
                                          frozenset(values[value])))  # fmt: skip
     return found
 
@@ -103,9 +106,17 @@ _COMMON = frozenset("per of in and the a an no on size s ms step steps time toke
                     "day days hours hour".split())
 
 
+_SMALL = "|".join(word for word, count in SPELLED.items() if count > 1)
+_ALSO = {"mbs": ("micro-batch", "micro batch", "microbatch", "mbs"), "gbs": ("batch", "gbs", "global batch"),
+         "seq": ("sequence", "sequence length", "context", "seq")}  # fmt: skip
+_ACCUMULATED = re.compile(r"\b(?:grad\w* )?acc(?:um)?\b|^ga$|^gas$")
+
+
+@functools.lru_cache(maxsize=4096)
 def _called(heading: str) -> list[str]:
     bare = plain_letters(clean(heading)).casefold().strip()
     words = {word for word in re.findall(r"[^\W\d_]+", f"{heading_words(heading)} {bare}") if word not in _COMMON}
+    words |= {*_ALSO.get(field_of(heading), ())} | ({"accumulation", "accum"} if _ACCUMULATED.search(bare) else set())
     return sorted({*words, bare.strip("?:. ")} - {""}, key=len, reverse=True)[:8]
 
 
@@ -114,17 +125,23 @@ def _names(letters: str, rows: Sequence[Row]) -> list[Mention]:
     found = []
     for heading in rows[0].record.printed:
         words: dict[str, set[int]] = {}
+        field = field_of(heading)
+        numbered_too = field in ("", "machine", "size_label") and any(heading in row.worded for row in rows)
+        versions = not field and _VERSION.search(heading) is not None
         for at, row in enumerate(rows):
-            cell = row.worded.get(heading, "")
-            sized = {cell.casefold()} if re.fullmatch(r"\d+(?:\.\d+)?[kKMB]", cell) else set()
-            for word in tokens(cell) | sized if len(cell) < 60 else ():
+            cell = row.worded.get(heading, "") or (row.cells.get(heading, "") if numbered_too else "")
+            sized = {cell.casefold()} if re.fullmatch(r"\d+(?:\.\d+)?[kKMB]|\d{3,5}", cell) else set()
+            if versions and _NUMBERED.fullmatch(row.cells.get(heading, "")):
+                sized = {row.cells[heading].casefold()}
+            for word in tokens(cell) | sized | _counted(cell) if len(cell) < 60 else ():
                 words.setdefault(word, set()).add(at)
         taken: list[tuple[int, int]] = []
         for word, its in sorted(words.items(), key=lambda one: -len(one[0])):
             if len(its) == len(rows) or word not in letters or len(word) < 2:
                 continue
             ends = (r"(?<![^\W_])", r"(?![^\W_])") if word.isascii() or not _CJK.search(word) else ("", "")
-            plural = "s?" if word.isascii() and word[-1].isdigit() else ""
+            ends = (r"(?<![\w.,])", r"(?![\w.,]*[\w%])") if _NUMBERED.fullmatch(word) else ends
+            plural = "s?" if word.isascii() and (word[-1].isdigit() or len(word) > 4 and word.isalpha()) else ""
             for match in re.finditer(rf"{ends[0]}{re.escape(word)}{plural}{ends[1]}", letters):
                 if not any(start < match.end() and match.start() < end for start, end in taken):
                     taken.append(match.span())
@@ -132,8 +149,23 @@ def _names(letters: str, rows: Sequence[Row]) -> list[Mention]:
     return found
 
 
+_VERSION = re.compile(r"versi|release|branch|commit|torch|driver|nccl|cuda|rocm|version", re.IGNORECASE)
+_NUMBERED = re.compile(r"v?\d{1,3}(?:\.\d{1,3}){1,2}")
+_SO_MANY = re.compile(r"(\d{1,2}) ?[x×] ?(?=\w*\d)(\w[\w .-]{1,24})")
+
+
+def _counted(cell: str) -> set[str]:
+    """`two 3090s` for 2x 3090"""
+    match = _SO_MANY.fullmatch(cell.casefold().strip())
+    if match is None:
+        return set()
+    words = [word for word, many in SPELLED.items() if many == int(match[1])]
+    return {f"{count} {match[2]}" for count in (f"{match[1]}x", match[1], *words)}
+
+
 _AT = re.compile(r"\b(?:[Aa]t|[Oo]n|[Bb]ei|[Aa]uf|[Ss]ur|[Cc]on) (\d{2,6})"
                  r"(?= (?:that|it|we|this|the|is|are|das|cela)\b|[.,;:](?!\d)|$)")  # fmt: skip
+_OF_DEVICES = re.compile(r"\d ?(?:GPU|chip|card|device)s?\b")
 _SHARP = re.compile(r"#(\d{1,2})(?![\w]|[.,]\d)")
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _WITH = re.compile(r"(?:\b(?:with|by|run|config|mit|avec|con|com|met|as|than|vs|against) |#)(\d{1,3})"
@@ -149,7 +181,8 @@ def _numbers(text: str, rows: Sequence[Row]) -> list[Mention]:
     found = [Mention(match.start(at), match.end(at), "#", match[at], frozenset(numbered(list(rows), int(match[at]))))
              for match in NUMBERED.finditer(text) for at in (1, 2) if match[at]]  # fmt: skip
     found += [Mention(match.start(1), match.end(), "#", match[1], frozenset(its)) for match, its in sharp if its]
-    found += [Mention(match.start(1), match.end(), "devices", match[1], its) for match, its in alone if len(its) == 1]
+    found += [Mention(match.start(1), match.end(), "devices", match[1], its) for match, its in alone
+              if len(its) == 1 or its and len(alone) == 1 and _OF_DEVICES.search(text)]
     base = _BASE.search(text)
     if base is not None and len(found) == 1:  # where no row says that it is the base, the first one is
         its = [at for at, row in enumerate(rows) if _BASE.search(row.text)]
@@ -177,6 +210,24 @@ def _joined(text: str, rows: Sequence[Row], found: list[Mention]) -> list[Mentio
     return made
 
 
+_THAN_ONE = re.compile(rf"\b(?:than|over|against|vs\.?|versus|als|gegen(?:uber)?|statt|que|contre|au lieu de|instead of|"
+                       rf"rispetto a|di|dan|tegen|чем|niz) (?:with |at |mit |avec |con |bei )?(?:only |just |nur )?"
+                       rf"(\d{{1,5}}|one|{_SMALL}|einem|einer|un|uno)"
+                       rf"(?=[.,;:)](?!\d)|\s*$|\s(?:and|on|at|is|und|et)\b)", re.IGNORECASE)  # fmt: skip
+
+
+def _held_against(text: str, rows: Sequence[Row], found: list[Mention]) -> list[Mention]:
+    """A number that is held against one with a unit: `5 chunks are 7 % faster than 1`."""
+    made = []
+    for match in _THAN_ONE.finditer(text):
+        before = [one for one in found if one.end <= match.start() and one.value.isdecimal() and one.heading != "#"]
+        value = SPELLED.get(match[1].casefold()) or (int(match[1]) if match[1].isdecimal() else 1)
+        for one in sorted(before, key=lambda one: -one.start)[:1]:
+            its = frozenset(at for at, row in enumerate(rows) if _has(row, one.heading, value))
+            made += [Mention(match.start(1), match.end(1), one.heading, str(value), its)] if its else []
+    return made
+
+
 def _has(row: Row, heading: str, value: float) -> bool:
     if heading == "devices":
         return (row.record.gpus or row.world) == value
@@ -186,7 +237,7 @@ def _has(row: Row, heading: str, value: float) -> bool:
     return cell.isdecimal() and float(cell) == value
 
 
-def _by_column(some: Sequence[Mention]) -> dict[str, list[Mention]]:
+def by_column(some: Sequence[Mention]) -> dict[str, list[Mention]]:
     columns: dict[str, list[Mention]] = {}
     for one in some:
         its = columns.setdefault(one.heading, [])
@@ -197,7 +248,7 @@ def _by_column(some: Sequence[Mention]) -> dict[str, list[Mention]]:
 
 def spoken_of(some: Sequence[Mention], rows: Sequence[Row]) -> list[Row]:
     """Rows that have all of what is named, each column once."""
-    columns = _by_column(some)
+    columns = by_column(some)
     if not columns or any(len(its) != 1 for its in columns.values()):
         return []
     left = frozenset.intersection(*(its[0].rows for its in columns.values()))
@@ -205,7 +256,7 @@ def spoken_of(some: Sequence[Mention], rows: Sequence[Row]) -> list[Row]:
 
 
 def two_sides(some: Sequence[Mention], rows: Sequence[Row]) -> tuple[list[Row], list[Row]] | None:
-    columns = _by_column(some)
+    columns = by_column(some)
     apart = [its for its in columns.values() if len(its) == 2 and its[0].rows != its[1].rows]
     if not apart or any(len(its) > 2 for its in columns.values()):
         return None

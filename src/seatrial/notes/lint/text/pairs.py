@@ -14,23 +14,28 @@ from __future__ import annotations
 import itertools
 import math
 import re
+import statistics
 from collections.abc import Iterator, Sequence
 
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.findings import Finding, Level
+from seatrial.notes.lint.headings import field_of
 from seatrial.notes.lint.phases.totals import is_aggregate
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
+from seatrial.notes.lint.text import measures
 from seatrial.notes.lint.text.claims import OTHERS, Claim, claims, may_claim, scope_of
 from seatrial.notes.lint.text.figures import figures
 from seatrial.notes.lint.text.mentions import Mention, mentions, spelled, two_sides
 from seatrial.notes.lint.text.sentences import Sentence
+from seatrial.notes.lint.text.sides import FIRST, Sides, apart, is_setting, sides, twins
 from seatrial.tables.headings import NUMBER, clean, decimal
 
 MOST_LINES, MOST_PAIRS, NEAR, OFF, POINTS = 4000, 12, 0.015, 0.06, 2.6
 RATES = ("tokens_per_s", "tokens_per_s_per_process", "samples_per_s", "tflops", "mfu")
-MOST = 3.0
-"""By which factor a claim may be off to be of the same thing."""
+MOST, ALIKE = 3.0, 0.05
+"""By which factor a claim may be off to be of the same thing; and by which logarithm several pairs may differ."""
+_CLEAR = ("the point moved", "two digits exchanged", "a digit too many", "a digit lost")
 _FASTER = re.compile(r"(?:快|提高|提升|高|高速|速く)(?:了|约|約|大约)? ?$")
 _AFTER_MORE = re.compile(r" ?%? ?(?:も)?(?:速|向上|上が|빨라|증가|향상)")
 _AFTER_LESS = re.compile(r" ?%? ?(?:も)?(?:落ち|下が|低下|減|遅|느|감소|떨어)")
@@ -52,10 +57,13 @@ _APART = re.compile(r"[;；。]\s?|,\s(?=\D)| and (?=an? |the )| und | et (?=un|
 _HARDER = re.compile(r";\s?|；|。")
 _MORE = re.compile(r"\s?(?:x|×|times|mal|fois|veces|раза?|倍)?\s?(?:so )?(?:faster|more|higher|quicker|better|schneller|"
                    r"mehr|plus|mas|быстрее|больше|速)", re.IGNORECASE)  # fmt: skip
+_SLOWER_THAN = re.compile(r" ?(?:%|percent|Prozent|pour cent) (?:slower|langsamer|plus lent|mas lent|piu lent|trager|langzamer|"
+                          r"wolniej)")  # fmt: skip
 _IT = re.compile(r"\b(?:it|es|il|elle|lo|он|она)\b", re.IGNORECASE)
 _TIMES_THE_DEVICES = re.compile(
     rf"({NUMBER.pattern})\s?(?:x|×|times|-?fach\w*|mal|fois|veces)\s?(?:the |so viele |die |der |le |de |as many |mas )?"
-    rf"(?P<what>nodes?|hosts?|gpus?|chips?|cards?|ranks?|knoten|hardware|devices|noeuds|nodos)\b|"
+    rf"(?P<what>nodes?|hosts?|gpus?|chips?|cards?|ranks?|knoten|hardware|devices|noeuds|nodos)\b"
+    rf"(?![ -]?(?:hours?|h\b|stunden|days))|"
     rf"(?P<two>\b(?:twice|double|doubling|doppelt so viele|deux fois plus de|el doble de)) (?:the |as many )?"
     rf"(?:nodes?|gpus?|chips?|cards?|ranks?|knoten|hardware|devices|noeuds|nodos)\b", re.IGNORECASE)  # fmt: skip
 _OF_THE_TABLE = re.compile(r"#+\s.*\b(?:reading|conclusions?|results?|notes?|observations?|summary|takeaways?|"
@@ -63,6 +71,12 @@ _OF_THE_TABLE = re.compile(r"#+\s.*\b(?:reading|conclusions?|results?|notes?|obs
                            r"\* (?:Conclusions?|Results?|Notes?)", re.IGNORECASE)  # fmt: skip
 _ALL_OF_THEM = re.compile(r"\b(?:all|every|average|mean|typically|mostly|usually|alle|im mittel|tous|moyenne|todos|"
                           r"media|steps? \d|between)\b", re.IGNORECASE)  # fmt: skip
+_ALL_OF_IT = re.compile(r"\ball (?:of which|of that|of it|this|that|in all|else|its)\b")
+_SAME = re.compile(r"(?:\bit(?:'s| is| was)|\bthat(?:'s| is)|\bsind es|\bist es|\bc'est|\bsono|\bson|\bonly|\beven|\bnur|"
+                   r"\bsogar|\bsolo|\bby|\bis het|это|,|\band|\bund|\bet|\b[ye]|\bgives?|\bmakes?) "
+                   r"(?:only |even |just |nur |solo )?$")  # fmt: skip
+"""Before a change that goes on from the last one: `on 1024 it's 10.8 %`."""
+_NO_CHANGE = re.compile(r"\s?%\s?(?:of|der|des|de|del|van|от|MFU|HFU)\b")
 _SHARE = re.compile(r"effi[czk]|eficien|wydajnosc|эффективн|効率|效率|효율|rendement\b", re.IGNORECASE)
 
 
@@ -97,13 +111,15 @@ def _claims(text: str) -> list[Claim]:
     for figure in figures(text):
         if figure.kind == "factor" and not figure.bound:
             found.setdefault(figure.start, Claim(figure.text, figure.start, "times"))
-    made = []
+    made: list[Claim] = []
     for start, one in sorted(found.items()):
         way, after = one.way, text[start + len(one.text) :]
         if way == "share":
             before = text[max(0, start - 8) : start]
             way = "more" if _FASTER.search(before) or _AFTER_MORE.match(after) else way
             way = "less" if _SLOWER.search(before) or _AFTER_LESS.match(after) else way
+            way = made[-1].way if way == "share" and made and made[-1].way in ("more", "less") and _SAME.search(
+                text[max(0, start - 24) : start]) and not _NO_CHANGE.match(after) else way  # fmt: skip
             way = "kept" if way == "share" and _SHARE.search(text[max(0, start - 60) : start + 40]) else way
         made.append(Claim(one.text, start, way, one.alone))
     return made
@@ -115,28 +131,33 @@ def _sentence(file: str, sentence: Sentence, its: list[Claim], rows: list[Row], 
     times = list(_TIMES_THE_DEVICES.finditer(text))
     some: list[Mention] | None = None
     for claim in its:
-        if claim.way == "share" or not claim.alone or not 0 < claim.value < 1000 or _ALL_OF_THEM.search(text):
+        if claim.way == "share" or not claim.alone or not 0 < claim.value < 1000:
             continue
-        if any(match.start() <= claim.start < match.end() for match in times):
+        if _ALL_OF_THEM.search(_ALL_OF_IT.sub("", text)) or any(match.start() <= claim.start < match.end() for match in times):
             continue
         start, end = _clause(sentence, claim, its, file.endswith((".csv", ".tsv")))
         clause = text[start:end]
-        if _OF_OTHERS.search(clause) and not _PLAINLY.search(clause) or not _SPEED.search(text):
+        kind = measures.kind_of(text, claim, start, end) or measures.SPEED
+        words = measures.bare(text, claim, start, end)
+        if kind == "other" or kind == measures.SPEED and _OF_OTHERS.search(words) and not _PLAINLY.search(words):
+            continue
+        if kind == measures.SPEED and not _SPEED.search(text) and not measures.AS_A_LOSS.search(text[: claim.start]):
             continue
         if some is None:
             some = [one for one in mentions(text, rows) if not any(one.start == other.start for other in its)]
         here = [one for one in some if start <= one.start < end]
-        sides = two_sides(here, rows)
-        if sides is None and len(its) == 1:
-            sides = two_sides(some, rows) or two_sides([one for one in some if one.start < claim.start], rows)
-        if sides is None and len(here) == 1 and before is not None and _IT.search(clause):
+        both = two_sides(here, rows)
+        if both is None and len(its) == 1:
+            both = two_sides(some, rows) or two_sides([one for one in some if one.start < claim.start], rows)
+        if both is None and len(here) == 1 and before is not None and _IT.search(clause):
             first = mentions(before.text, rows)
-            sides = two_sides([*first, *here], rows) if len(first) == 1 else None
-        if sides is None and not here and len(times) == 1 and claim.way != "kept" and start <= times[0].start() < end:
-            sides = _so_many_times(float(decimal(times[0][1] or "2")), rows)
-        if sides is None or len(sides[0]) * len(sides[1]) > MOST_PAIRS:
-            continue
-        yield from _judged(file, sentence, claim, sides, rows, every, clause)
+            both = two_sides([*first, *here], rows) if len(first) == 1 else None
+        if both is None and not here and len(times) == 1 and claim.way != "kept" and start <= times[0].start() < end:
+            both = _so_many_times(float(decimal(times[0][1] or "2")), rows)
+        ways = sides(text, claim, its, some, rows) if both is None else iter([Sides(twins(text, *both), True)])
+        for way in ways:
+            if 0 < len(way.pairs) <= MOST_PAIRS:
+                yield from _judged(file, sentence, claim, kind, way, rows, every, clause)
 
 
 def _clause(sentence: Sentence, claim: Claim, its: list[Claim], of_lines: bool) -> tuple[int, int]:
@@ -158,29 +179,47 @@ def _so_many_times(times: float, rows: list[Row]) -> tuple[list[Row], list[Row]]
     return pairs[0] if len(pairs) == 1 else None
 
 
-def _judged(file: str, sentence: Sentence, claim: Claim, sides: tuple[list[Row], list[Row]], rows: list[Row],
+def _judged(file: str, sentence: Sentence, claim: Claim, kind: str, way: Sides, rows: list[Row],
             every: list[Row], clause: str) -> Iterator[Finding]:  # fmt: skip
-    pairs = list(itertools.product(*sides))
+    pairs = way.pairs
     each = _EACH.search(clause) is not None or claim.way == "kept"
     more = _MORE.match(sentence.text, claim.start + len(claim.text)) is not None or _FASTER.search(
         sentence.text[: claim.start]) is not None and claim.value < MOST  # fmt: skip
     meant: list[float] = []
+    witnesses: list[float] = []
     for one, other in pairs:
         worlds = one.world / other.world if one.world and other.world else 0.0
-        ways = sorted(_speeds(one, other, worlds))
-        if not ways:
+        logs = sorted(_speeds(one, other, worlds) if kind == measures.SPEED else ())
+        told = logs or sorted(log for log, _ in measures.ratios(kind, one, other))
+        if not told and kind == "money" and re.search("tok|jeton|ток|token", clause, re.IGNORECASE):
+            logs = told = sorted(_speeds(one, other, worlds))  # what a token costs, where the hour costs the same
+        if not told:
             return
-        own = ways[len(ways) // 2]
-        if len(ways) > 1 and sum(abs(way - own) < 0.03 for way in ways) < 2:
-            return  # one of the cells is wrong
-        of_one = each or claim.way in ("more", "less") and worlds not in (0.0, 1.0)
-        meant.append(abs(own - math.log(worlds) if of_one and worlds else own))
-    if not meant or max(meant) - min(meant) > 0.03 or any(_gives(claim, log, more) for log in _logs(pairs)):
+        finer = sorted(-log for log in _speeds(one, other, worlds)) if kind == "money" and not logs else []
+        if finer and all(abs(log - finer[len(finer) // 2]) < 0.02 for log in told):
+            told = finer  # what a token costs, where the hour costs the same
+        own = told[len(told) // 2]
+        if len(told) > 1 and sum(abs(log - own) < 0.03 for log in told) < (2 if logs else len(told)):
+            return  # one of the cells is wrong, or they are of different things
+        of_one = logs and (each or claim.way in ("more", "less") and worlds not in (0.0, 1.0))
+        shift = math.log(worlds) if of_one and worlds else 0.0
+        meant.append(abs(own - shift))
+        witnesses += [abs(log - shift) for log in told if abs(log - own) < 0.03]
+    of_a_model = {heading for heading in pairs[0][0].record.printed if field_of(heading) in FIRST} - apart(*pairs[0])
+    others = [] if way.said else [(one, row) for pair in pairs for one in pair for row in rows if row is not one]
+    held = (log for one, row in others if one.world == row.world and not apart(one, row) & of_a_model
+            for log in _speeds(one, row, 1.0))
+    if not meant or max(meant) - min(meant) > ALIKE:
+        return
+    strictly = kind != measures.SPEED and claim.way == "less"
+    if any(_gives(claim, log, more) for log in (*_logs(pairs, measured=claim.way != "times"), *held)) and not (
+            strictly and not any(_nearly(claim, _as_said(claim, one)) for one in witnesses)):  # fmt: skip
         return
     if any(_gives(claim, log) for log in _said(sentence.text, claim)) or _stands(claim, every):
         return
-    size = meant[0]
-    value = _as_said(claim, size)
+    if not way.said and max(meant) < math.log1p(OFF):
+        return  # nobody speaks of that
+    value = _as_said(claim, statistics.median(meant))
     if claim.way == "times":
         off = abs(math.log(claim.value / value))
         if off < OFF or off > math.log(MOST) and not digits.slips(decimal(claim.text), (value * 0.98, value * 1.02)):
@@ -189,16 +228,32 @@ def _judged(file: str, sentence: Sentence, claim: Claim, sides: tuple[list[Row],
         return
     if len(pairs) > 1 and any(_gives(claim, log) for log in _logs(list(itertools.combinations(rows, 2))[:200])):
         return
-    text = f"{value:.{digits.places(claim.text)}f}"
+    slower = claim.way == "more" and _SLOWER_THAN.match(sentence.text, claim.start + len(claim.text)) is not None
+    fewer = [_as_said(Claim(claim.text, 0, "less"), one) for one in witnesses] if slower else []
+    text = _typed(claim, [_as_said(claim, one) for one in witnesses]) or (_typed(claim, fewer) if slower else "")
+    text = text or f"{statistics.median(fewer) if slower else value:.{digits.places(claim.text)}f}"
     text = text.replace(".", ",") if "," in claim.text else text
     if not float(decimal(text)):
         return
-    level: Level = "error" if len(pairs) == 1 else "warning"
+    level: Level = "error" if len(pairs) == 1 and way.said else "warning"
     unit = "x" if claim.way == "times" else " %"
     one, other = pairs[0]
-    message = f"{claim.text}{unit} -> {text}{unit}: the speeds of {one.where} and {other.where} give {text}{unit}"
+    what = "speeds" if kind == measures.SPEED else next((heading for _, heading in measures.ratios(kind, one, other)), "speeds")
+    message = f"{claim.text}{unit} -> {text}{unit}: the {what} of {one.where} and {other.where} give {text}{unit}"
     yield Finding(file=file, line=sentence.line_at(claim.start), code="aggregate", level=level, message=message,
                   printed=claim.text, proposed=text)  # fmt: skip
+
+
+def _nearly(claim: Claim, value: float) -> bool:
+    return abs(claim.value - value) <= claim.half + 1.0
+
+
+def _typed(claim: Claim, values: list[float]) -> str:
+    """What the witnesses leave open, where a slip of the hand leads to what is printed: of 2.45 and 2.46 it is 2.4 for 4.2."""
+    low, high = min(values), max(values)
+    near = {f"{value:.{digits.places(claim.text)}f}" for value in (low, high)}
+    typed = {slip.text for slip in digits.slips(decimal(claim.text), (low * 0.98, high * 1.02)) if slip.how in _CLEAR} & near
+    return typed.pop() if len(typed) == 1 else ""
 
 
 def _as_said(claim: Claim, size: float) -> float:
@@ -230,15 +285,15 @@ def _speeds(one: Row, other: Row, worlds: float) -> Iterator[float]:
         yield math.log(second / first)
 
 
-def _logs(pairs: Sequence[tuple[Row, Row]]) -> Iterator[float]:
-    """What any column of two rows gives, of one device or of all."""
+def _logs(pairs: Sequence[tuple[Row, Row]], *, measured: bool = False) -> Iterator[float]:
+    """What any column of two rows gives, of one device or of all; of what was measured alone, settings are no change."""
     for one, other in pairs:
         worlds = math.log(one.world / other.world) if one.world and other.world else 0.0
-        yield worlds
+        yield 0.0 if measured else worlds
         names = ("tokens_per_s", "tokens_per_s_per_process", "samples_per_s", "sec_per_it", "tflops", "mfu", "mem_value", "gbs")
         values = [(name, one.get(name), other.get(name)) for name in names]
         values += [("", digits.alone(clean(row)), digits.alone(clean(other.record.printed.get(heading, ""))))
-                   for heading, row in one.record.printed.items()]  # fmt: skip
+                   for heading, row in one.record.printed.items() if not (measured and is_setting(heading, one))]  # fmt: skip
         for name, a, b in values:
             if a and b and a > 0 and b > 0:
                 log = math.log(a / b)
@@ -247,10 +302,14 @@ def _logs(pairs: Sequence[tuple[Row, Row]]) -> Iterator[float]:
                     yield from (log - worlds, log + worlds)
 
 
+_ALONE = re.compile(rf"(?<![^\W\d_])(?<![\w.,]-)({NUMBER.pattern})(?!\d|[BbMT](?![^\W\d_]))")
+"""A number that is no part of a name: of `BF16` and `13B` nobody makes a ratio."""
+
+
 def _said(text: str, claim: Claim) -> Iterator[float]:
     """What two figures of the sentence give."""
-    shown = [float(decimal(match[0])) for match in NUMBER.finditer(spelled(text)) if match.start() != claim.start
-             and (claim.way == "times" or len(match[0]) > 1)]  # fmt: skip
+    shown = [float(decimal(match[1])) for match in _ALONE.finditer(spelled(text)) if match.start() != claim.start
+             and (claim.way == "times" or len(match[1]) > 1)]  # fmt: skip
     for a, b in itertools.combinations([one for one in shown[:12] if 0 < one < digits.MOST_WORKED_OUT], 2):
         if abs(a) != abs(b):
             yield math.log(a / b)
