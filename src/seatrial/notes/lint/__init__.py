@@ -29,6 +29,7 @@ from seatrial.notes.lint.text import (
     claimed,
     compared,
     counted,
+    dates,
     denied,
     denied_shape,
     described,
@@ -60,10 +61,11 @@ OF_COLUMNS: tuple[Rule, ...] = (relations.learn, cumulative.check, parts.check, 
                                 changes.check, steps.check, ledger.check, totals.check, summed.check, levels.check,
                                 sums.check, matrices.check, spans.check)  # fmt: skip
 """Those that ask of no row whether it is a run."""
-BESIDES: tuple[Rule, ...] = (budgets.check, compute.check, reckoned.check, pairs.check, spoken.check, told.check, claimed.check,
-                             counted.check, denied_shape.check, denied.column_otherwise, denied.nodes_otherwise, shapes.check,
-                             experts.check_spread, dated.check, status.fits_by_need, peaks.check, arrows.check,
-                             meshes.check_slices)
+BESIDES: tuple[Rule, ...] = (
+    dates.check, budgets.check, compute.check, reckoned.check, pairs.check, spoken.check, told.check, claimed.check,
+    counted.check, denied_shape.check, denied.column_otherwise, denied.nodes_otherwise, shapes.check, experts.check_spread,
+    dated.check, status.fits_by_need, peaks.check, arrows.check, meshes.check_slices,
+)  # fmt: skip
 """Those that speak of lines of which nothing else was said, in either kind of table."""
 
 
