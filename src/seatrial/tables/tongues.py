@@ -31,7 +31,7 @@ tokens: jetons, jeton, fichas, tokeny, tokenow, токены, токенов, to
 samples: echantillons, muestras, beispiele, proben, campioni, amostras, probki, примеров, образцов
 samples: ejemplos, exemplos, exemples, esempi, voorbeelden, przyklady, przykladow
 layers: couches, capas, schichten, strati, camadas, lagen, warstwy, warstw, слои, слоев, слоя, vrstvy, vrstev
-heads: tetes, cabezas, koepfe, kopfe, cabecas, teste, glowice, glowic, голов, головы
+heads: tetes, cabezas, koepfe, kopfe, cabecas, teste, glowice, glowic, glow, голов, головы, koppen
 model: modele, modelo, modell, modello, модель, modelu, модели
 size: taille, tamano, groesse, grosse, dimensione, tamanho, modellgrosse, modellgroesse, размер, grootte
 batch: lots, lote, lotto, stapel, батч, пакет, partia, partii, партия, батча
@@ -52,14 +52,14 @@ sequence: secuencia, sequenz, sequenza, sequencia, sekwencji, sekwencja, пос�
 sequences: secuencias, sequenzen, sekwencje, sequencias, sequenze, sekvenser, sekvenci, sequenties, последовательностеи
 context: contexto, contexte, kontext, contesto, kontekst
 width: breite, largeur, anchura, larghezza, szerokosc, ширина, breedte, largura
-dimension: размерность, размерности
+dimension: размерность, размерности, wymiar
 sequence length: sequenzlange, sequenzlaenge, kontextlange, kontextlaenge
 length: longueur, longitud, laenge, lange, lunghezza, comprimento, dlugosc, длина, dlugosci, delka, lengte, longueurs, длины
 recompute: recalcul, recalculo, neuberechnung, ricalcolo
-vocabulary: vokabular, vocabulaire, vocabulario, slownik, словарь
+vocabulary: vokabular, vocabulaire, vocabulario, vocabolario, slownik, словарь, словаря, slovnik, woordenschat
 throughput: debit, rendimiento, durchsatz, tokendurchsatz, vazao, desempenho, przepustowosc, doorvoer
 throughput: производительность, przepustowosci, propustnost, скорость
-parameters: parametros, parametres, parametri, parametrow
+parameters: parametros, parametres, parametri, parametrow, параметров, параметры
 hidden size: dimensao
 number: anzahl, nombre, numero, liczba, число, количество, aantal, liczby, pocet, числа
 number: cantidad, quantite, quantita, quantidade, ilosc
@@ -148,7 +148,10 @@ tokens: 토큰
 samples: 샘플
 memory: 메모리
 sequence length: 시퀀스 길이
-layers: 레이어 수, 레이어
+layers: 레이어 수, 레이어, 층 수, 층수, 층
+vocabulary: 어휘 크기, 어휘 수, 어휘, 단어장
+parameters: 파라미터 수, 파라미터, 매개변수 수, 매개변수
+groups: 그룹
 heads: 어텐션 헤드, 헤드 수, 헤드
 hidden size: 히든 크기, 히든 차원, 히든, 은닉 차원
 model: 모델

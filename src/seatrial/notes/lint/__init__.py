@@ -20,7 +20,7 @@ from seatrial.notes.lint import chapters, digits, tablewide
 from seatrial.notes.lint.columns import arrows, changes, derived, levels, matrices, parts, relations, repairs, sums, together
 from seatrial.notes.lint.findings import CODES, LEVELS, Finding, in_order
 from seatrial.notes.lint.headings import field_of
-from seatrial.notes.lint.models import experts, formulas, model_size, peaks, published, shapes, throughput, units
+from seatrial.notes.lint.models import experts, formulas, model_size, peaks, published, shapes, throughput, units, witnesses
 from seatrial.notes.lint.phases import compute, cumulative, dated, ledger, reckoned, spans, steps, totals
 from seatrial.notes.lint.rows import duplicates, grown, layout, meshes, of_all, plausible, shifted, speeds, status, trends
 from seatrial.notes.lint.sheet import Sheet
@@ -105,11 +105,19 @@ def _look(
     mended = model_size.mend_text(sheet)
     mended += [one for one in published.check(sheet) if (one.file, one.line) not in {(f.file, f.line) for f in mended}]
     sides = {(f.file, f.line) for f in mended}  # layers that are wrong explain why the parameters are not theirs
+    for one, lines in witnesses.check(sheet, problems).items():
+        described_in = {(one.file, line) for line in lines}
+        if not described_in & sides:
+            mended.append(one)
+            sides |= described_in
+    published.mend_rows(sheet, mended)
     found = [f for f in found if f.code != "label-vs-params" or (f.file, f.line) not in sides] + mended
     found += units.mend(sheet)
     for rule in RULES:
         found += rule(sheet)
-    found += _besides(sheet, found) + _left(problems, sheet)
+    found = [f for f in found if f.code != "label-vs-params" or f in mended or (f.file, f.line) not in sides]
+    found += [f for f in _besides(sheet, found) + _left(problems, sheet)
+              if f.code != "label-vs-params" or (f.file, f.line) not in sides]  # fmt: skip
     found += trends.check(sheet, {(f.file, f.line) for f in found if f.level != "info"})
     found = [_at_its_cell(finding, sheet) for finding in _once(tablewide.temper(found, sheet))]
     found = [replace(one, file=names[one.file]) if one.file in names else one for one in found]
@@ -199,8 +207,9 @@ def _once(found: list[Finding]) -> list[Finding]:
     found = list(dict.fromkeys(found))
     moved = {(f.file, f.line) for f in found if f.code == "cells-shifted"}
     found = [f for f in found if f.code != "unreadable" or f.level == "info" or (f.file, f.line) not in moved]
-    meant = {(f.file, f.line) for f in found if f.code == "label-vs-params" and f.proposed}
-    found = [f for f in found if f.code != "heads-divisible" or f.proposed or (f.file, f.line) not in meant]
+    meant = {(f.file, f.line): f.proposed for f in found if f.code == "label-vs-params" and f.proposed}
+    found = [f for f in found if f.code != "heads-divisible" or (f.file, f.line) not in meant
+             or f.proposed not in (None, meant[f.file, f.line])]  # fmt: skip
     pasted = {(f.file, f.line) for f in found if f.code == "pasted-pair" and f.level == "error"}
     return [f for f in found if (f.file, f.line) not in pasted or f.code not in ("tflops-mismatch", "rate-mismatch")
             or f.proposed is not None and not _SOLVED.search(f.message)]  # fmt: skip
@@ -216,8 +225,10 @@ def _at_its_cell(finding: Finding, sheet: Sheet) -> Finding:
         finding = replace(finding, proposed=f"{float(finding.proposed or 0):.{len(power[1] or '.') - 1}e}")
     if finding.line and finding.printed and text is not None and not field_of(finding.column or ""):
         finding = _with_points(finding, text)
-    if finding.line is None or not finding.column or text is None or (finding.file, finding.line) not in sheet.turned:
+    if finding.line is None or not finding.column or text is None:
         return finding
+    if (finding.file, finding.line) not in sheet.turned:
+        return _on_its_own_line(finding, text.lines)
     for number, line in enumerate(text.lines[finding.line - 1 :], finding.line):
         if not line.strip():
             break
@@ -227,6 +238,20 @@ def _at_its_cell(finding: Finding, sheet: Sheet) -> Finding:
     return finding
 
 
+def _on_its_own_line(finding: Finding, lines: tuple[str, ...]) -> Finding:
+    """In a list of lists each cell has a line of its own, and a row begins where its first one stands."""
+    at, printed = finding.line or 1, finding.printed or ""
+    if not printed or at > len(lines) or not _BEGINS_ROW.match(lines[at - 1]) or printed in lines[at - 1]:
+        return finding
+    for number, line in enumerate(lines[at : at + _MOST_CELLS], at + 1):
+        if _BEGINS_ROW.match(line) or not line.strip():
+            break
+        if line.strip().removeprefix("- ").strip() == printed:
+            return replace(finding, line=number)
+    return finding
+
+
+_BEGINS_ROW, _MOST_CELLS = re.compile(r"\s*[*+-] +- "), 40
 _POWER_OF_TEN = re.compile(r"\d(\.\d+)?[eE]\+?\d+")
 _TAGS = re.compile(r"(?:</?(?:t[rhd]|b|strong|code)\b[^<>]*>\s*)+")
 _APART = re.compile(r"\||\s{2,}|\t")

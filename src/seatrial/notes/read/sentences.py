@@ -33,30 +33,37 @@ _IS = r"\s*(?:\bof\b|\bis\b|=|:)?\s*"
 _NO_TOKENS = r"(?!\s?[MBmb]\b|\s?(?:[MkB] ?)?tok)"
 _DEVICE = r"(?:[AHVBP]\d{2,3}s?|MI\d+X?|GH200|GPUs?|cards|devices|accelerators|processes|ranks)"
 _EACH_OF = "| a| po| по| da| zu(?: je)?"
-_NO_PART = "".join(f"(?<!{part} )" for part in ("ffn", "mlp", "head", "heads", "expert", "experts", "of", "is", "are"))
+_NO_PART = "".join(f"(?<!{part} )" for part in ("ffn", "mlp", "head", "heads", "expert", "experts", "of", "is", "are",
+                                                         "latent", "rank", "state", "key", "query", "value", "inner"))
 """How wide a part of a layer is: `heads of 128`, `experts 1408 wide`."""
 PATTERNS: dict[str, tuple[str, ...]] = {
     "layers": (rf"\b(?:num_|n_?)?(?:hidden_)?layers?{_IS}{_N}", rf"{_N}[ -](?:transformer )?layers?\b", rf"\bl\s?=\s?{_N}"),
     "hidden": (
         rf"\b(?:n_?)?hidden(?:[ _-](?:size|dim(?:ension)?|width))?{_IS}{_N}",
-        rf"{_NO_PART}\b(?:d_?model|(?:model )?width|dim|emb(?:ed(?:ding)?)?(?:[ _-]dim(?:ension)?)?){_IS}{_N}",
+        rf"{_NO_PART}\b(?:d_?model|(?:model )?width|dim|dimension(?=[ =:]{{1,3}}\d{{3}})|"
+        rf"emb(?:ed(?:ding)?)?(?:[ _-]dim(?:ension)?)?){_IS}{_N}",
         rf"{_N}[ -]hidden\b",
         rf"{_NO_PART}(?<![\w.,])(?=\d[\d,]{{2}}){_N}[ -]wide\b",
         r"(?<![\w.])d[ =]{0,3}(\d{3,5})()(?![\d.,]\d|\w)",
         rf"\bh\s?=\s?{_N}",
     ),
     "kv_heads": (
-        rf"{_N}[ -](?:kv|key[ -/]value|query)[ -](?:heads?|groups?)\b",
+        rf"{_N}[ -](?:(?:kv|key[ -/]value)[ -](?:heads?|groups?)|query[ -]groups?)\b",
         rf"{_N} groups?(?: of)? (?:kv|key[ -/]values?)\b",
+        rf"\bheads?{_IS}\d{{1,3}} ?/ ?{_N}",
+        rf"\bgqa(?: with|,| \(|-)? ?{_N}(?: groups?)?\b",
+        rf"(?<![\w.]){_N} (?:heads )?(?:(?:de|of|for|fur|pour|для|per)(?: the| las| les| le)? )?"
+        r"(?:kv|k/v|keys?\b|cles?\b|clave|chiav|schluss|ключ)(?! ?cache)",
         rf"\bheads?\b ?[/,(]+ ?{_N} (?:kv|key[ -/]values?)\b",
-        rf"\b(?:(?:num_|n_)?(?:key_value|kv)[ _-]heads?|(?:num_)?query[ _-]groups?|gqa){_IS}{_N}",
+        rf"\b(?:(?:num_|n_)?(?:key[_ /-]value|kv)[ _-]heads?|(?:num_)?query[ _-]groups?|gqa){_IS}{_N}",
         rf"\bn?_?kv\s?=\s?{_N}",
         rf"{_N} (?:of them )?for (?:the )?(?:kv|keys?(?:(?: and |/)values?)?)\b",
         rf"(?<=\d)/{_N} (?=heads\b)",
     ),
     "heads": (
         rf"(?<!kv )(?<!kv-)(?<!kv_)(?<!value )\b(?:num_|n_?)?(?:attention_)?heads?(?! of\b){_IS}{_N}",
-        rf"{_N}[ -](?:attention |query )?heads?\b",
+        rf"{_N}[ -](?:attention |query |q )?heads?\b",
+        rf"{_N} query and\b",
         rf"\ba\s?=\s?{_N}",
     ),
     "ffn": (rf"\b(?:d_?ff|ffn|feed[ -]forward|intermediate|mlp|\w+glu)"
@@ -131,9 +138,9 @@ _CUES: dict[str, _Cues] = {
     "layers": (("layer",), (" layer", "-layer"), ("=",)),
     "hidden": (("hidden",), ("model", "dim", "emb", "width"), (" hidden", "-hidden"), ("wide",),
                ("hidden", "model", "dim", "emb", "=", "layer"), ("=",)),
-    "kv_heads": (("kv", "key", "query"), ("group",), ("kv", "key"), ("kv", "key", "query", "gqa"), ("kv",), ("kv", "key"),
-                 (" head",)),
-    "heads": (("head",), (" head", "-head"), ("=",)),
+    "kv_heads": (("kv", "key", "query"), ("group",), ("head",), ("gqa",), ("head",), ("kv", "key"),
+                 ("kv", "key", "query", "gqa"), ("kv",), ("kv", "key"), (" head",)),
+    "heads": (("head",), (" head", "-head"), ("query",), ("=",)),
     "ffn": (("ffn", "d_ff", "dff", "feed", "intermediate", "mlp", "glu"),),
     "seq": (("seq", "context", "target", "block"), ("context", "sequence"), ("token",), _OF_SEQ, ("=",), ("=",)),
     "vocab": (("vocab",), ("=",)), "gbs": (("batch",), ("gbs",), ("batch",)), "mbs": (("batch",), ("mbs",)),
@@ -538,6 +545,12 @@ def _without_exceptions(text: str) -> tuple[str, dict[str, dict[str, object]]]:
     return _BUT.sub(" ", text), apart
 
 
+def _but_keys(match: re.Match[str]) -> str:
+    """What is left of `heads / 8 kv` for the heads."""
+    begin = match.string[match.start() : match.start(1)].rstrip(" /(,") if match[0][:4].lower() == "head" else " "
+    return f"{begin} " if begin[-1:].isdigit() else begin
+
+
 def _values_of(text: str, wanted: dict[str, list[Pattern]]) -> dict[str, object]:
     found: dict[str, object] = {}
     rest = text
@@ -563,7 +576,7 @@ def _values_of(text: str, wanted: dict[str, list[Pattern]]) -> dict[str, object]
                     values.add(int(value))
             if len(values) == 1:
                 found[name] = values.pop()
-                rest = pattern.sub(" ", rest) if name == "kv_heads" else rest
+                rest = pattern.sub(_but_keys, rest) if name == "kv_heads" else rest
             if name in found or len(values) > 1:
                 break
     return found

@@ -7,7 +7,7 @@ A side is held against the published one only where the others are its own: who 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.findings import Finding, Level
@@ -37,14 +37,18 @@ def check(sheet: Sheet) -> list[Finding]:
     for file, text in sheet.prose.items():
         if len(text.lines) <= MOST_LINES:
             found += [*_sentences(file, text.lines), *_rows(file, text.lines)]
+    return found
+
+
+def mend_rows(sheet: Sheet, found: Iterable[Finding]) -> None:
+    """Rows that have a side from a sentence take what is proposed for it."""
     for one in found:
         name, was, right = one.column or "", *(re.sub(r"\D", "", text or "") for text in (one.printed, one.proposed))
-        for row in sheet.files.get(one.file, ()) if name in ("layers", "hidden", "heads") else ():
+        for row in sheet.files.get(one.file, ()) if right and name in ("layers", "hidden", "heads") else ():
             if str(getattr(row.record, name)) == was and not row.states(name):
                 row.record = row.record.changed({name: int(right)})
                 if name != "heads":
                     setattr(row, name, int(right))
-    return found
 
 
 def _sentences(file: str, lines: tuple[str, ...]) -> Iterator[Finding]:

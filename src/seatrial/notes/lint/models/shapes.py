@@ -30,7 +30,8 @@ from seatrial.tables.tongues import in_english
 MOST_LINES, MOST_MODELS, MOST_SIDES = 4000, 12, 20
 SIDES = ("layers", "hidden", "heads", "kv_heads", "ffn", "vocab")
 _NAMES = {"dim": "hidden", "emb dim": "hidden", "base emb dim": "hidden", "embedding dim": "hidden", "width": "hidden",
-          "d": "hidden", "model dim": "hidden", "base num decoder layers": "layers", "decoder layers": "layers",
+          "d": "hidden", "model dim": "hidden", "dimension": "hidden",
+          "dimension h": "hidden", "layers l": "layers", "base num decoder layers": "layers", "decoder layers": "layers",
           "depth": "layers",
           "base num query heads": "heads", "query heads": "heads", "q heads": "heads", "base num kv heads": "kv_heads",
           "kv": "kv_heads", "mlp": "ffn", "mlp dim": "ffn", "base mlp dim": "ffn", "intermediate": "ffn"}  # fmt: skip

@@ -918,8 +918,8 @@ def _ran(row: Row) -> bool:
 
 def heads(row: Row) -> list[Finding]:
     count, tp = row.record.heads, row.whole("tp") if row.record.heads else None
-    if not count or not tp or count % tp == 0:
-        return []
+    if not count or not tp or count % tp == 0 or "tp" in row.record.inferred and row.stated_above("tp") is None:
+        return []  # what is left of the devices may be those of pipelines too
     if count * 128 == row.hidden and "heads" in row.record.inferred and row.stated_above("heads") is None:
         return []  # nobody says how many there are
     around = [mate.record for mate in row.around]

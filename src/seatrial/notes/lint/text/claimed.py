@@ -300,7 +300,7 @@ def bounds(layers: int, hidden: int, said: dict[str, int]) -> tuple[float, float
     ffn, heads, kv = said.get("ffn", 0), said.get("heads", 0), said.get("kv_heads", 0)
     shared = kv / heads if heads and kv and kv <= heads else None
     attention = (2 + 2 * shared,) * 2 if shared is not None else (2.25, 4.0)
-    wide = (8.0, 24.0 if (layers, hidden) in VERY_WIDE else 16.0 if said.get("gated") else 10.6)
+    wide = (8.0, 24.0 if (layers, hidden) in VERY_WIDE else 16.0 if said.get("gated") or shared not in (None, 1.0) else 10.6)
     if ffn and hidden:
         wide = (2 if ffn == 4 * hidden or said.get("plain") else 3) * ffn / hidden, 3 * ffn / hidden
     vocab = said.get("vocab", 0)

@@ -188,7 +188,8 @@ _SIZE = re.compile(r"(?<![\w.,/-])(\d{1,4}(?:[.,]\d{1,3})?) ?"
                    r"((?i:billions?|millions?|milliards?|milliarden|miliardi|Mrd\.?|Mio\.?|млрд\.?|млн\.?)|[BM])(?![\w/])"
                    r"(?! ?-?(?:tok|sample|word|step|batch|image|sequence|total|activ))")  # fmt: skip
 _PARAMS = re.compile(r"\bparam|параметр", re.IGNORECASE)
-_TIES, _UNTIED = re.compile(r"\b(?:tied|ties|tie[ _]word)", re.IGNORECASE), re.compile(r"\b(?:un|not )tied\b", re.IGNORECASE)
+_TIES = re.compile(r"\b(?:tied|ties|tie[ _]word)", re.IGNORECASE)
+_UNTIED = re.compile(r"\b(?:un|not )tied\b|\btied(?: [a-z]+)*\W{1,4}(?:no|false)\b", re.IGNORECASE)
 _SEVERAL = re.compile(r"\bMoE\b|\bexpert|\bmixtral|专家|エキスパート|эксперт", re.IGNORECASE)
 _OF_A_PART = re.compile(r"\blora\b|\badapter|\btrainable\b|\bdraft\b|\bencoder|\bvision\b", re.IGNORECASE)
 _OF_ONE_HEAD = re.compile(r"\bheads? of (?:width |size |dim(?:ension)? )?(\d{2,3})\b|"
@@ -273,7 +274,12 @@ def blocks(lines: tuple[str, ...]) -> Iterator[tuple[int, list[str]]]:
 def _plain(line: str) -> str:
     if not _DIGIT.search(line):
         return line
-    return in_english(_MARKS.sub("", line) if "*" in line or "`" in line or "_" in line else line)
+    english = in_english(line := _MARKS.sub("", line) if "*" in line or "`" in line or "_" in line else line)
+    return english if english is line else _SPACED.sub("", english)
+
+
+_SPACED = re.compile(r"(?<=\d)[ \u00a0\u202f](?=\d{3}(?!\d))")
+"""Between thousands, as English does not write them."""
 
 
 _DIGIT = re.compile(r"\d")
