@@ -21,7 +21,7 @@ from seatrial.notes.lint.columns import arrows, changes, derived, levels, matric
 from seatrial.notes.lint.findings import CODES, LEVELS, Finding, in_order
 from seatrial.notes.lint.headings import field_of
 from seatrial.notes.lint.models import experts, formulas, model_size, peaks, published, shapes, throughput, units, witnesses
-from seatrial.notes.lint.phases import compute, cumulative, dated, ledger, reckoned, spans, steps, totals
+from seatrial.notes.lint.phases import compute, cumulative, dated, lasting, ledger, reckoned, steps, totals
 from seatrial.notes.lint.rows import duplicates, grown, layout, meshes, of_all, plausible, shifted, speeds, status, trends
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.lint.text import (
@@ -51,15 +51,15 @@ __all__ = ["CODES", "LEVELS", "Finding", "lint", "look", "look_at"]
 
 Rule = Callable[[Sheet], list[Finding]]
 RULES: tuple[Rule, ...] = (
-    formulas.establish, relations.learn, cumulative.check, layout.check_processes, meshes.check, shifted.check,
+    formulas.establish, relations.learn, cumulative.check, lasting.check, layout.check_processes, meshes.check, shifted.check,
     parts.check, repairs.check, throughput.check, duplicates.check, layout.check_divisible, derived.check, model_size.check,
     plausible.check, speeds.check, status.check, together.check, changes.check, steps.check, ledger.check, totals.check,
-    summed.check, levels.check, sums.check, matrices.check, spans.check, experts.check, compared.check,
+    summed.check, levels.check, sums.check, matrices.check, experts.check, compared.check,
 )  # fmt: skip
 """In the order that they run, the certain first: each uses what those before it proposed."""
-OF_COLUMNS: tuple[Rule, ...] = (relations.learn, cumulative.check, parts.check, repairs.check, together.check,
+OF_COLUMNS: tuple[Rule, ...] = (relations.learn, cumulative.check, lasting.check, parts.check, repairs.check, together.check,
                                 changes.check, steps.check, ledger.check, totals.check, summed.check, levels.check,
-                                sums.check, matrices.check, spans.check)  # fmt: skip
+                                sums.check, matrices.check)  # fmt: skip
 """Those that ask of no row whether it is a run."""
 BESIDES: tuple[Rule, ...] = (
     dates.check, budgets.check, compute.check, reckoned.check, pairs.check, spoken.check, told.check, claimed.check,
@@ -140,8 +140,8 @@ def _left(problems: Iterable[Problem], sheet: Sheet) -> list[Finding]:
     side = Sheet.of(rows, sheet.prose if rows else {})
     side.thinned |= thinned
     found = [finding for rule in OF_COLUMNS for finding in rule(side)]
-    # A total is one by its name, and what fails by its word.
-    known = [f for f in found if f.code == "outcome-vs-figures" or f.message.endswith(sums.BY_NAME)
+    # A total is one by its name, what fails by its word, and days are what the calendar has.
+    known = [f for f in found if f.code in ("outcome-vs-figures", "date-order") or f.message.endswith(sums.BY_NAME)
              or f.proposed and relations.BY_DEFINITION in f.message]  # fmt: skip
     lines = {key: {row.record.source_line or 0 for row in mates} for key, mates in side.tables.items()}
     wrong = {key: {(f.file, f.line) for f in found if f not in known} & {(key[0], line) for line in (*its, max(its) + 1)}

@@ -100,6 +100,8 @@ class Row:
     """The degrees that one cell holds, `4x10x16`, in the order that the text says."""
     axes_in: str = ""
     """The heading of that cell."""
+    sure: dict[str, float] = field(default_factory=dict)
+    """Fields and columns that other evidence proves, dates or a total, and by which logarithm they may be off at most."""
     settled: bool = False
     """Whether a finding has explained how the row's figures belong together."""
     added: tuple[bool, bool] | None = None

@@ -64,7 +64,7 @@ def _repairs(row: Row, broken: list[Broken], kept: list[Kept]) -> Iterator[Repai
     """Every change of one cell that mends all that is broken and breaks nothing."""
     for name in _cells(row, broken):
         for value in dict.fromkeys(_values(row, name, broken)):
-            bounds = _bounds(row, name, value, broken, kept)
+            bounds = None if _is_sure(row, name, value) else _bounds(row, name, value, broken, kept)
             if bounds is not None:
                 if is_measure(name):
                     yield measured.repair(row, name, float(value), bounds, broken)  # type: ignore[arg-type]
@@ -72,6 +72,12 @@ def _repairs(row: Row, broken: list[Broken], kept: list[Kept]) -> Iterator[Repai
                     yield repair
                 if name not in SEVERAL:
                     break
+
+
+def _is_sure(row: Row, name: str, value: object) -> bool:
+    """Whether something else proves that a figure is no such other one."""
+    was = row.get(name) if name in row.sure else None
+    return bool(was) and isinstance(value, (int, float)) and abs(math.log(value / was)) > row.sure[name]  # type: ignore[operator]
 
 
 def _cells(row: Row, broken: list[Broken]) -> list[str]:

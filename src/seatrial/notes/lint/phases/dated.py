@@ -11,7 +11,6 @@ makes it fit between its neighbours.
 """
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Iterator
 from datetime import date
@@ -19,50 +18,44 @@ from itertools import pairwise
 
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.findings import Finding, Level
+from seatrial.notes.lint.phases import days, lasting
+from seatrial.notes.lint.phases.days import Moment
 from seatrial.notes.lint.phases.totals import is_aggregate
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
-from seatrial.tables.headings import clean, normal
-from seatrial.tables.tongues import in_english, plain_letters
+from seatrial.tables.headings import normal
+from seatrial.tables.tongues import in_english
 
 FEWEST, MOST_ROWS = 3, 60
-_STARTS = re.compile(r"(?:start(?:ed)?|began|begin|from|debut|inicio|beginn|von|inizio|开始|開始)(?: date)?|date de debut")
-_ENDS = re.compile(r"(?:end(?:ed)?|until|to|fin|ende|bis|fine|结束|終了|finished|stop)(?: date)?|date de fin")
-_MONTHS = {name: place for place, names in enumerate((
-    "jan ene gen", "feb fev", "mar marz maerz", "apr avr abr", "may mai mayo mag", "jun juin giu", "jul juil lug",
-    "aug aou ago", "sep set", "oct okt ott", "nov", "dec dez dic"), 1) for name in names.split()}  # fmt: skip
-_DATE = re.compile(r"(?:(\d{4})-)?(\d{1,2})-(\d{1,2})|(\d{1,2})\.? ([a-z]{3,9})\.?|([a-z]{3,9})\.? (\d{1,2})")
 
 
 def check(sheet: Sheet) -> list[Finding]:
     found: list[Finding] = []
     for mates in sheet.tables.values():
         rows = [row for row in mates if not is_aggregate(row)] if FEWEST <= len(mates) <= MOST_ROWS else []
-        pair = _columns(tuple(mates[0].record.printed)) if len(rows) >= FEWEST else None
-        told = list(_told(rows, *pair)) if pair is not None else []
-        found += told or _out_of_line(rows, pair)
+        if len(rows) < FEWEST:
+            continue
+        pair = lasting.named(rows[0])
+        headings = [*(pair or (heading for heading, cell in rows[0].cells.items() if days.moments((cell,))[0]))]
+        cells = list(dict.fromkeys(row.cells.get(heading, "") for row in rows for heading in headings))
+        read = {cell: day for cell, day in zip(cells, days.moments(cells, surely=pair is not None)) if day is not None}
+        told = list(_told(rows, read, *pair)) if pair is not None else []
+        found += told or (_out_of_line(rows, read, pair) if read else [])
     return found
 
 
 # ---- days in a line
 
-Moment = tuple[int, int, int, int, int]
-_CLOCK = re.compile(r"[ T,]{1,2}(\d{1,2})[:.h](\d{2})(?::\d{2})?(?: ?(?:h|UTC|Uhr))?$")
 _LASTS = re.compile(r"(?:wall |run ?|net )?(?:(days?|d)|hours?|h)(?: h)?")
+Days = dict[str, Moment]
 
 
-def _moment(cell: str) -> Moment | None:
-    clock = _CLOCK.search(cell)
-    day = _day(cell[: clock.start()] if clock else cell)
-    return day and (*day, *((int(clock[1]), int(clock[2])) if clock else (0, 0)))
-
-
-def _out_of_line(rows: list[Row], pair: tuple[str, str] | None) -> list[Finding]:
+def _out_of_line(rows: list[Row], read: Days, pair: tuple[str, str] | None) -> list[Finding]:
     """Of days that are in order but for one, what another digit or month of that one makes fit."""
-    columns = [heading for heading, cell in rows[0].cells.items() if _moment(cell)] if rows else []
+    columns = [heading for heading, cell in rows[0].cells.items() if cell in read]
     for headings in [pair] if pair else [(heading,) for heading in columns]:
-        days = [(row, heading, day) for row in rows for heading in headings if (day := _moment(row.cells.get(heading, "")))]
-        line = [day for _, _, day in days]
+        dates = [(row, heading, day) for row in rows for heading in headings if (day := read.get(row.cells.get(heading, "")))]
+        line = [day for _, _, day in dates]
         months = {day[1] for day in line if not day[0]}
         if len(line) < 2 * FEWEST - 2 or len(line) < 0.8 * len(rows) * len(headings) or line == sorted(line) or (
                 months and max(months) - min(months) > 6):
@@ -74,8 +67,8 @@ def _out_of_line(rows: list[Row], pair: tuple[str, str] | None) -> list[Finding]
         fits = {at: made for at, made in fits.items() if made}
         if len(fits) == 1:
             at, made = next(iter(fits.items()))
-            row, heading, was = days[at]
-            made = _that_lasts(row, pair, heading, made) if pair and len(made) > 1 else made
+            row, heading, was = dates[at]
+            made = _that_lasts(row, read, pair, heading, made) if pair and len(made) > 1 else made
             return [_finding(row, heading, was, made)]
     return []
 
@@ -94,11 +87,11 @@ def _other_days(was: Moment) -> list[Moment]:
     return [(*one, *clock) for one in dict.fromkeys(made) if one != was[:3]]  # type: ignore[misc]
 
 
-def _that_lasts(row: Row, pair: tuple[str, str], heading: str, made: list[Moment]) -> list[Moment]:
+def _that_lasts(row: Row, read: Days, pair: tuple[str, str], heading: str, made: list[Moment]) -> list[Moment]:
     """Those that leave the time between start and end that a column says the phase took."""
     taken = next(((value, match) for name in row.cells if (match := _LASTS.fullmatch(normal(in_english(name, surely=True))))
                   and (value := digits.alone(row.cells[name]))), None)  # fmt: skip
-    other = _moment(row.cells[pair[0] if heading == pair[1] else pair[1]])
+    other = read.get(row.cells[pair[0] if heading == pair[1] else pair[1]])
     if taken is None or other is None:
         return made
     hours = taken[0] * (24 if taken[1][1] else 1)
@@ -113,10 +106,7 @@ def _hours(day: Moment) -> float:
 
 def _finding(row: Row, heading: str, was: Moment, made: list[Moment]) -> Finding:
     shown = row.cells[heading]
-    clock = _CLOCK.search(shown)
-    head, tail = (shown[: clock.start()], shown[clock.start() :]) if clock else (shown, "")
-    proposed = _like(head, was[:3], made[0][:3]) if len(made) == 1 else None
-    proposed = f"{proposed}{tail}" if proposed else None
+    proposed = days.written(shown, was, made[0]) if len(made) == 1 else None
     message = f"{heading} {shown}{f' -> {proposed}' if proposed else ''}: all other dates of the column are in order"
     return row.find("date-order", "error" if proposed else "warning", message, column=heading, printed=shown, proposed=proposed)
 
@@ -124,32 +114,9 @@ def _finding(row: Row, heading: str, was: Moment, made: list[Moment]) -> Finding
 # ---- phases
 
 
-@functools.lru_cache(maxsize=4096)
-def _columns(headings: tuple[str, ...]) -> tuple[str, str] | None:
-    """The headings of the days that a phase began and ended on, side by side."""
-    words = [plain_letters(clean(heading)).casefold().strip() for heading in headings]
-    pairs = [(headings[at], headings[at + 1]) for at in range(len(words) - 1)
-             if _STARTS.fullmatch(words[at]) and _ENDS.fullmatch(words[at + 1])]  # fmt: skip
-    return pairs[0] if len(pairs) == 1 else None
-
-
-@functools.lru_cache(maxsize=4096)
-def _day(cell: str) -> tuple[int, int, int] | None:
-    """Year, month and day; 0 for a year that is not said."""
-    match = _DATE.fullmatch(plain_letters(clean(cell)).casefold().strip())
-    if match is None:
-        return None
-    if match[2]:
-        year, month, day = int(match[1] or 0), int(match[2]), int(match[3])
-    else:
-        word = match[5] or match[6]
-        year, month, day = 0, next((_MONTHS[word[:n]] for n in (4, 3) if word[:n] in _MONTHS), 0), int(match[4] or match[7])
-    return (year, month, day) if 1 <= month <= 12 and 1 <= day <= 31 else None
-
-
-def _told(mates: list[Row], start: str, end: str) -> Iterator[Finding]:
-    rows = [(row, first, last) for row in mates if (first := _day(row.cells.get(start, ""))) is not None
-            and (last := _day(row.cells.get(end, ""))) is not None]  # fmt: skip
+def _told(mates: list[Row], read: Days, start: str, end: str) -> Iterator[Finding]:
+    days_of = {row: (read.get(row.cells.get(start, "")), read.get(row.cells.get(end, ""))) for row in mates}
+    rows = [(row, one[:3], other[:3]) for row, (one, other) in days_of.items() if one is not None and other is not None]
     firsts = [first for _, first, _ in rows]
     months = [day[1] for _, *days in rows for day in days if not day[0]]
     if len(rows) < FEWEST or months and max(months) - min(months) > 6:
@@ -173,7 +140,7 @@ def _told(mates: list[Row], start: str, end: str) -> Iterator[Finding]:
         chosen = (end, last, ends) if ends and not (starts and last <= high and first < low) else (start, first, starts)
         heading, was, meant = chosen
         shown = row.cells[heading]
-        proposed = _like(shown, was, meant[0]) if len(meant) == 1 else None
+        proposed = days.written(shown, (*was, 0, 0), (*meant[0], 0, 0)) if len(meant) == 1 else None
         between = before is not None and after is not None and low <= last < first <= high
         exchanged = proposed is None and between
         if exchanged:  # each would do in the other's place
@@ -190,15 +157,3 @@ def _slips(was: tuple[int, int, int], low: tuple[int, int, int], high: tuple[int
     turned = int(f"{day:02d}"[::-1])
     made = [(year, month + 1, day), (year, month - 1, day), (year, month, turned)]
     yield from (one for one in made if one != was and low <= one <= high and 1 <= one[1] <= 12 and 1 <= one[2] <= 31)
-
-
-def _like(cell: str, was: tuple[int, int, int], meant: tuple[int, int, int]) -> str | None:
-    """A date as the cell writes it."""
-    if was[0] != meant[0]:
-        return cell.replace(str(was[0]), str(meant[0]), 1)
-    if was[1] == meant[1]:
-        return re.sub(rf"(?<!\d)0?{was[2]}(?!\d)(?!.*(?<!\d)0?{was[2]}(?!\d))", f"{meant[2]:02d}", cell)
-    if re.search(r"[A-Za-z]", cell):
-        names = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-        return re.sub(r"[A-Za-z]{3,9}", names[meant[1] - 1], cell, count=1)
-    return re.sub(rf"(?<!\d)0?{was[1]}-(?=\d{{1,2}}$)", f"{meant[1]:02d}-", cell)
