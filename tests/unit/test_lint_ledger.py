@@ -167,3 +167,29 @@ def test_seconds_of_a_training_are_its_steps_times_theirs(tmp_path, name):
     text = EXPORT.replace("train_seconds", name)
     assert found(tmp_path, text.format(seconds="41000"), "runs.csv") == []
     assert [one.line for one in found(tmp_path, text.format(seconds="4100"), "runs.csv")] == [5]
+
+
+@pytest.mark.parametrize("text, cell, told", [
+    ("| phase | steps | tokens | days |\n|---|---|---|---|\n| A | 120,000 | 251.7B | 6.0 |\n| B | 55,000 | {} | 2.7 |\n"
+     "| C | 15,000 | 31.5B | 0.7 |\n", "115.3B", [("94.4B", 115.3)]),
+    ("| what | GPU-h | EUR |\n|---|---|---|\n| main | 12,288 | 27,034 |\n| anneal | 1,536 | 3,379 |\n"
+     "| ablations | 3,072 | {} |\n", "6,758", [("7,658", 6758.0)]),
+])  # fmt: skip
+def test_two_rows_show_what_somebody_chose(tmp_path: Path, text: str, cell: str, told: list[tuple[str, float]]) -> None:
+    path = tmp_path / "three.md"
+
+    def found(shown: str) -> list[tuple[str | None, float]]:
+        path.write_text(text.format(shown), encoding="utf-8")
+        every = [one for one in look_at([str(path)])[0] if one.level != "info"]
+        return [(one.printed, round(float((one.proposed or "0").replace(",", "").rstrip("B")), 0)) for one in every]
+
+    assert found(cell) == []
+    for wrong, right in told:
+        assert found(wrong) == [(wrong, round(right, 0))]
+
+
+def test_a_third_row_may_have_its_own_price(tmp_path: Path) -> None:
+    path = tmp_path / "three.md"
+    head = "| what | GPU-h | EUR |\n|---|---|---|\n"
+    path.write_text(f"{head}| a | 12,288 | 31,211 |\n| b | 1,536 | 3,901 |\n| c | 3,072 | 9,999 |\n")
+    assert [one for one in look_at([str(path)])[0] if one.level == "error"] == []  # nobody lets a GPU for 2.53997

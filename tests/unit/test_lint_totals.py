@@ -82,3 +82,23 @@ def test_a_time_that_the_hours_beside_it_agree_with_is_no_outlier(tmp_path: Path
     assert found(tmp_path, DATA) == []
     told = found(tmp_path, DATA.replace("| 9.6 |", "| 0.96 |"))
     assert [(one.line, one.proposed) for one in told] == [(6, "9.6")]
+
+
+@pytest.mark.parametrize("name", ["soma", "totaal", "razem", "łącznie", "celkem", "toplam", "summa", "сумма", "**Soma**"])
+def test_a_total_in_other_tongues(tmp_path: Path, name: str) -> None:
+    rows = "| a | 16 | 5645 |\n| b | 16 | 8064 |\n| c | 32 | 38707 |\n| d | 32 | 12902 |\n"
+    text = f"| what | GPU | EUR |\n|---|---:|---:|\n{rows}| {name} |  | {{}} |\n"
+    path = tmp_path / "a.md"
+    for total, told in (("65318", []), ("52416", ["65318"])):
+        path.write_text(text.format(total), encoding="utf-8")
+        assert [one.proposed for one in look_at([str(path)])[0] if one.level != "info"] == told
+
+
+def test_what_else_is_in_its_row_proves_a_part_of_a_total(tmp_path: Path) -> None:
+    path = tmp_path / "energy.md"
+    text = ("PUE 1.2, 45 g CO2e/kWh.\n\n| model | GPU-hours | MWh (GPUs) | MWh with PUE | kg CO2e |\n|---|---|---|---|---|\n"
+            "| S | 5,034 | 2.0 | 2.4 | 109 |\n| M | 9,660 | 3.9 | 4.6 | 209 |\n| L | 23,185 | 9.3 | 11.1 | 501 |\n"
+            "| XL | 58,233 | 23.3 | 28.0 | 1258 |\n| all | 96,112 | 38.4 | {} | 2076 |\n")  # fmt: skip
+    for total, told in (("46.1", []), ("38.9", [(9, "46.1")]), ("39.1", [(9, "46.1")])):  # 20.8 for 28.0 would do for the last
+        path.write_text(text.format(total), encoding="utf-8")
+        assert [(one.line, one.proposed) for one in look_at([str(path)])[0] if one.level != "info"] == told

@@ -65,3 +65,45 @@ def test_a_wiki_with_its_runs_side_by_side(lint):
 def test_the_data_sheets_of_devices_are_no_runs(lint):
     sheet = "| | A100 | H100 |\n|--|--|--|\n| memory (GB) | 80 | 80 |\n| TFLOPS | 312 | 989 |\n| GPUs per node | 8 | 8 |\n"
     assert lint(f"| nodes | s/it |\n|--|--|\n| 4 | 8.1 |\n\n{sheet}") == []
+
+
+METER = """Meter readings, 0.34 EUR per kWh.
+
+| model | smol | smol | mid | mid | **sum** |
+|---|---|---|---|---|---|
+| card | 2x 3090 | 4090 | 2x 3090 | 4090 |  |
+| watts | 760 | 505 | 790 | 530 |  |
+| hours | 32.0 | 22.5 | 96.4 | 69.5 |  |
+| kWh | 24.3 | 11.4 | 76.1 | 36.8 | 148.6 |
+| EUR | 8.28 | 3.87 | 25.88 | 12.53 | 50.56 |
+"""
+BILL = """|  | Base | Large | XL |
+|---|---|---|---|
+| GPUs | 64 | 128 | 256 |
+| Tokens | 300B | 300B | 600B |
+| Hours | 120 | 310 | 540 |
+| GPU-hours | 7,680 | 39,680 | 138,240 |
+| Cost | $15,360 | $79,360 | $276,480 |
+"""
+RECHNUNG = """| Posten | Lauf A | Lauf B | Lauf C |
+|---|---:|---:|---:|
+| Stunden | 310 | 120 | 48 |
+| GPU-Stunden | 79.360 | 15.360 | 3.072 |
+| kWh | 55.552 | 10.752 | 2.150 |
+| Kosten (EUR) | 174.592 | 33.792 | 6.758 |
+"""
+
+
+@pytest.mark.parametrize("note", [METER, BILL, RECHNUNG])
+def test_hours_and_money_below_each_other_agree(lint, note: str):
+    assert [one for one in lint(note) if one.level != "info"] == []
+
+
+@pytest.mark.parametrize(("note", "right", "wrong", "line"), [
+    (METER, "11.4", "114.0", 8), (METER, "25.88", "28.58", 9), (METER, "148.6", "184.6", 8), (BILL, "39,680", "36,980", 6),
+    (BILL, "$79,360", "$793,600", 7), (BILL, "540", "450", 5), (RECHNUNG, "174.592", "147.592", 6),
+])  # fmt: skip
+def test_what_is_wrong_below_each_other_is_named(lint, note: str, right: str, wrong: str, line: int):
+    (found,) = (one for one in lint(note.replace(right, wrong)) if one.level != "info")
+    proposed, meant = (float(one.replace(",", "").lstrip("$")) for one in (found.proposed, right))
+    assert (found.line, proposed) == (line, meant)

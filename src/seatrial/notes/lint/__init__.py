@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from seatrial.notes.collecting import no_collecting
-from seatrial.notes.lint import chapters, digits, tablewide
+from seatrial.notes.lint import chapters, digits, tablewide, turning
 from seatrial.notes.lint.columns import arrows, changes, derived, levels, matrices, parts, relations, repairs, sums, together
 from seatrial.notes.lint.findings import CODES, LEVELS, Finding, in_order
 from seatrial.notes.lint.headings import field_of
@@ -129,12 +129,13 @@ def _left(problems: Iterable[Problem], sheet: Sheet) -> list[Finding]:
     rows: list[Record] = []
     thinned: set[tuple[str, int | None]] = set()
     for problem in problems:
-        if _of_quantities(problem.left):
+        left = turning.upright(problem.left)
+        if left == [*problem.left] and _of_quantities(left):
             continue
         # A row that has the figures of another one says nothing more of how columns belong together, but for a total of them.
-        added = any(totals.is_named(cell) for record in problem.left[-1:] for cell in record.printed.values())
+        added = any(totals.is_named(cell) for record in left[-1:] for cell in record.printed.values())
         figures = {(*map(digits.alone, record.printed.values()), added and at): record
-                   for at, record in reversed([*enumerate(problem.left)])}  # fmt: skip
+                   for at, record in reversed([*enumerate(left)])}  # fmt: skip
         rows += [replace(record, source_file=problem.file) for record in reversed(figures.values())]
         thinned |= {(problem.file, problem.left[0].table)} if len(figures) < len(problem.left) else set()
     side = Sheet.of(rows, sheet.prose if rows else {})
@@ -152,7 +153,7 @@ def _left(problems: Iterable[Problem], sheet: Sheet) -> list[Finding]:
             and not (len(wrong[key]) == 2 < len(mates) - 1 and wrong[key] & typed)
             and not (2 * len(wrong[key]) <= len(mates) and len(wrong[key] - typed) < 2 and not _alike(found, wrong[key]))}
     found = [finding for finding in found if (finding.file, finding.line) not in many or finding in known]
-    return found + _besides(side, found)
+    return [_at_its_cell(finding, side) for finding in found + _besides(side, found)]
 
 
 def _besides(sheet: Sheet, found: Sequence[Finding]) -> list[Finding]:

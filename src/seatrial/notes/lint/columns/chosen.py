@@ -29,6 +29,8 @@ SERIES = 3.0
 """The rows above and below have twice as much and half of it."""
 ODD = 2.0
 """A number that nobody chooses, 526 or 65356, is replaced by one that people do."""
+STEPS = 500
+"""So many steps and their multiples people choose: 55,000."""
 MANY = 5
 """Rows that tell what all have."""
 _TIMES_BATCH = re.compile(r"(?:batch(?: ?size)?|\bgbs|\bbs) ?[x×*] ?(\d{1,2})\b|"
@@ -72,6 +74,8 @@ def repair(row: Row, name: str, value: object, broken: list[Broken]) -> Repair |
         if value not in column and round_number(was) and not round_number(value):
             return None  # nobody chooses such a number
         score += ODD * (round_number(value) - round_number(was)) if value in column or round_number(value) else 0.0
+    if name == "iteration" and isinstance(was, int) and value not in column and not was % STEPS and value % STEPS:  # type: ignore[operator]
+        score -= ODD
     score += UNLIKELY * (_divides(row, name, value) - 1 + (name == "gbs" and not _divides(row, name, row.said(name))))
     words = _in_words(row, name, column)
     if words is not None and words == was:

@@ -40,7 +40,9 @@ def check(sheet: Sheet) -> list[Finding]:
         cells = list(dict.fromkeys(row.cells.get(heading, "") for row in rows for heading in headings))
         read = {cell: day for cell, day in zip(cells, days.moments(cells, surely=pair is not None)) if day is not None}
         told = list(_told(rows, read, *pair)) if pair is not None else []
-        found += told or (_out_of_line(rows, read, pair) if read else [])
+        if not any(one.proposed for one in told):
+            told = (_out_of_line(rows, read, pair) if read else []) or told
+        found += told
     return found
 
 

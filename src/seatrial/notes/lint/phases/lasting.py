@@ -81,7 +81,7 @@ class Way:
 EXACT = (Way("the nights between", 0.0, 0.0), Way("both ends", DAY, DAY))
 WHOLE, ABOUT = Way("whole days", 0.0, DAY - 0.01), Way("about", 0.01 - DAY, DAY - 0.01)
 ROOM, MOST_ROOM = Way("no more than there is room for", -math.inf, DAY), 40
-BY_CLOCK, BY_HOUR = Way("by the clock", -NEAR, NEAR), Way("by the hour", -1.0, 1.0)
+BY_CLOCK, BY_HOUR, NET = Way("by the clock", -NEAR, NEAR), Way("by the hour", -1.0, 1.0), Way("and a little beside", -2.0, NEAR)
 
 
 def check(sheet: Sheet) -> list[Finding]:
@@ -114,7 +114,7 @@ def _of_table(mates: list[Row]) -> Iterator[Finding]:
 
 def _least(phase: Phase, way: Way) -> float:
     """Hours from which on a time is off."""
-    return max(OFF * min(phase.took, max(phase.span, 1.0)), 2 * NEAR if way in (BY_CLOCK, BY_HOUR) else 0.75 * DAY)
+    return max(OFF * min(phase.took, max(phase.span, 1.0)), 2 * NEAR if way in (BY_CLOCK, BY_HOUR, NET) else 0.75 * DAY)
 
 
 # ---- which columns, and how they are counted
@@ -199,7 +199,7 @@ def _way(phases: list[Phase], pair: tuple[str, str]) -> Way | None:
     """How days are counted: the closest that most rows keep to."""
     clocks = all(days.has_clock(phase.row.cells[heading]) for phase in phases for heading in pair)
     whole = clocks and all(not one[4] for phase in phases for one in (phase.start, phase.end))
-    for way in ((BY_HOUR if whole else BY_CLOCK,) if clocks else (*EXACT, WHOLE, ABOUT, ROOM)):
+    for way in ((BY_HOUR if whole else BY_CLOCK, NET) if clocks else (*EXACT, WHOLE, ABOUT, ROOM)):
         kept = sum(not way.off(phase) for phase in phases)
         if kept >= max(FEWEST if way is ABOUT else 2, SHARE * len(phases)):
             return way
@@ -314,8 +314,9 @@ def _of_days(phase: Phase, way: Way, pair: tuple[str, str], around: tuple[Phase 
             meant = days.after(other, sign * more)
             if meant is None or meant == was:
                 continue
-            if abs(_moment(alike := (*meant[:3], *was[3:])) - _moment(meant)) <= phase.open_ + NEAR:
-                meant = alike  # at the time of day that is said
+            alike = (*meant[:3], *was[3:])  # at the time of day that is said
+            if abs(_moment(alike) - _moment(meant)) <= phase.open_ + max(NEAR, -way.low * (way is NET)):
+                meant = alike
             points, why = _like_slip(was, meant)
             points += 0.5 * (meant == beside) + _in_order(_moment(was), _moment(meant), low=low, high=high)
             found.append(_Change(heading, days.written(shown, was, meant), points, why))

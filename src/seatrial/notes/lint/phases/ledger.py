@@ -405,10 +405,42 @@ def _free(equation: Equation, cells: tuple[tuple[Cell, int], ...], offs: dict[Ro
         # What is the same in all rows agrees with anything.
         varied = all(len({round(value) for value in _logs(told, cell)}) > 1 for cell, _ in cells if cell.heading)
         enough = kept >= 3 and kept >= 0.6 * len(told) and 2 * len(told) >= len(offs) and varied
+        few = varied and len(offs) == len(told) == 3 == kept + 1
+        enough = enough or few and _is_usual(equation, list(told.values()), constants)
         if enough and (best is None or kept > best.kept):
             known = {name: constant for name, constant in constants.items() if constant is not None}
             best = Law(equation, cells, {row: groups[row] for row in told}, known, told, kept)
     return best
+
+
+def _is_usual(equation: Equation, told: list[tuple[float, float]], constants: dict[str, float | None]) -> bool:
+    """Whether what two of three rows agree on to fine digits is what somebody would have chosen: $2.20, 400 W, 1024 x 4096."""
+    near = [(off, may) for off, may in told if abs(off) <= may + LOOSE]
+    far = all(abs(off) > may + OFF for off, may in told if abs(off) > may + LOOSE)
+    constant = constants.get("") if len(constants) == 1 else None
+    if equation.past or constant is None or not far or max(abs(off) + may for off, may in near) > FINELY:
+        return False
+    first, finest = min(near, key=lambda one: one[1])  # as the finest digits have it
+    constant += first
+    values = [math.exp(sign * constant) for sign in (1, -1) if abs(constant) < 80]
+    if equation.free == "tokens of a step":
+        return any(_is_power(value, finest + CHOSEN_TO) for value in values)
+    shown = [float(f"{value:.2g}") for value in values] + [float(f"{2 * value:.2g}") / 2 for value in values]
+    return equation.free.startswith(_CHOSEN) and any(
+        abs(math.log(value / other)) < finest + CHOSEN_TO for value, other in zip((*values, *values), shown))
+
+
+_CHOSEN = ("price of", "power", "carbon of", "overhead")
+FINELY, CHOSEN_TO = 0.004, 0.0005
+"""Within which two rows alone show what all should have in common, and how closely that is what somebody chose."""
+
+
+def _is_power(value: float, near: float) -> bool:
+    """Whether a batch in tokens is a power of two, or a few times one."""
+    least = value
+    while least >= 32:
+        least /= 2
+    return value > 1024 and any(abs(least / of - 1) < near for of in range(16, 32, 2))
 
 
 def _logs(rows: dict[Row, tuple[float, float]], cell: Cell) -> list[float]:

@@ -27,7 +27,8 @@ from seatrial.tables.worded import heading_in_english
 FEWEST, MOST_ROWS = 2, 500
 _TOTAL = re.compile(r"(?:(?:grand|sub)[ -]?)?(?:total|sum|totals|all|overall)|Σ|∑|"
                     r"(?:zwischen|teil|gesamt)?summe|gesamt|insgesamt|somme|sous[ -]total|total g[eé]n[eé]ral|"
-                    r"(?:sub)?totale|suma|(?:suma )?cz[eę][sś]ciowa|suma parcial|подытог|"
+                    r"(?:sub)?tota(?:le|al)|sub[ -]?tota(?:le|al)|soma|suma|razem|[lł][aą]cznie|celkem|"
+                    r"somma|toplam|summa|samlet|сумма|(?:suma )?cz[eę][sś]ciowa|suma parcial|подытог|"
                     r"итого|всего|小?計|合計|总计|合计|總計|합계|계|(?:total|sum) .{0,20}", re.IGNORECASE)  # fmt: skip
 _OF_A_PART = re.compile(r"(?:sub|sous|zwischen|teil|小|под|cz|suma (?:parcial|cz)).*", re.IGNORECASE)
 _MEAN = re.compile(r"mean|average|avg\.?|Ø|⌀|mittel(?:wert)?|schnitt|moyenne|media|promedio|średnia|среднее|平均",
@@ -234,6 +235,8 @@ def member(cell: str, short: float, open_: float, figures: dict[Row, float], hea
         return None
     found: list[tuple[Row, str, str]] = []
     for row, figure in figures.items():
+        if _is_proven(row, heading):
+            continue
         needed, own = figure + short, row.record.printed[heading]
         slips = digits.slips(own, (needed - open_, needed + open_)) if FAR * open_ < needed else []
         if not open_ < needed * CLOSELY:  # what is coarse tells a slip by which much is moved
@@ -253,6 +256,12 @@ def member(cell: str, short: float, open_: float, figures: dict[Row, float], hea
     own = row.record.printed[heading].strip()
     message = f"{heading} {own} -> {proposed}{how}: with it the rows add up to {cell.strip()} below"
     return row.find("aggregate", "error", message, column=heading, printed=own, proposed=proposed)
+
+
+def _is_proven(row: Row, heading: str) -> bool:
+    """Whether what else stands in the row gives the figure as it is."""
+    laws = (law for law in row.sheet.laws.get(row.key, ()) if law.power(heading))
+    return EXTRA + heading in row.sure or any(law.keeps(row) and row in law.offs for law in laws)
 
 
 def _sums(values: list[float]) -> list[float]:
