@@ -18,8 +18,8 @@ from seatrial.notes.lint.sheet import Sheet
 MOST = {"batch-divisible": 0.25, "outlier": 0.25, "memory-over-capacity": 0.5, "over-peak": 0.5, "world-size": 0.5,
         "rate-mismatch": 0.6, "tflops-mismatch": 0.6}  # fmt: skip
 """Which share of the rows of a table a law may contradict."""
-_STATED = re.compile(r"\(line \d+ says ")
-"""That the text says it otherwise: then the rows are wrong, all of them."""
+_STATED = re.compile(r"\(line \d+ says |\(exchanged with line \d+\)")
+"""That the text says it otherwise: then the rows are wrong, all of them; or that two have each other's figure: one slip."""
 FEWEST = 2
 """Rows of which one alone is a slip, and never many."""
 

@@ -5,12 +5,15 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import re
 from collections import Counter
+from collections.abc import Iterator
 
 from seatrial.notes.labels import bits_of
-from seatrial.notes.lint.columns.broken import Broken, Kept, has_flops, is_found
+from seatrial.notes.lint.columns.broken import Broken, Kept, has_flops, is_found, is_part
+from seatrial.notes.lint.columns.copied import is_fine
 from seatrial.notes.lint.columns.relations import GRAVE, RELATIONS, SMALL, Relation, Rule, is_measure, residue, slack, wobble
 from seatrial.notes.lint.headings import EXTRA
 from seatrial.notes.lint.row import MEASURED, Row
@@ -58,7 +61,41 @@ def habits(judged: dict[Row, tuple[list[Broken], list[Kept]]]) -> set[tuple[Row,
             kin = [other for other in alike if other.key == row.key and abs(other.place - row.place) == 1]
             if len(alike) > 2 or len(alike) == 2 and (len(kin) == 1 or not row.shows("gbs")):
                 found.add((row, name))
+    return found - _moved(judged)
+
+
+def _moved(judged: dict[Row, tuple[list[Broken], list[Kept]]]) -> set[tuple[Row, str]]:
+    """Rows and relations that a column breaks which stands a row too low, or too high, from one row on: that one has the figure
+    of its neighbour, which keeps to them, and each further one what the one before it should have."""
+    found: set[tuple[Row, str]] = set()
+    for row, (broken, _) in judged.items():
+        for (relation, _, off), step in itertools.product(broken, (-1, 1)):
+            for name in relation.measures:
+                beside = row.mates[row.place + step] if 0 <= row.place + step < len(row.mates) else None
+                if beside is None or not is_fine(row.cell(name)) or beside.cell(name) != row.cell(name) or (
+                        relation.name in {one.name for one, _, _ in judged.get(beside, ((), ()))[0]}):
+                    continue
+                chain = list(_chain(row, relation, off, name, step, judged))
+                if len(chain) > 1:
+                    found |= {(one, other.name) for one in chain for other, _, _ in judged[one][0] if is_part(name, other)}
     return found
+
+
+def _chain(row: Row, relation: Relation, off: float, name: str, step: int,
+           judged: dict[Row, tuple[list[Broken], list[Kept]]]) -> Iterator[Row]:  # fmt: skip
+    """The rows from one on that have what the one before them should have."""
+    power = dict(relation.terms)[name]
+    while True:
+        yield row
+        value = row.get(name)
+        at = row.place - step
+        if not value or abs(off) > 50 or not 0 <= at < len(row.mates):
+            return
+        meant, row = value * math.exp(-off / power), row.mates[at]
+        offs = [its for one, _, its in judged[row][0] if one.name == relation.name] if row in judged else []
+        if not offs or abs(math.log((row.get(name) or math.inf) / meant)) > slack(row, relation) + GRAVE / 2:
+            return
+        off = offs[0]
 
 
 def _never_ran(row: Row) -> bool:

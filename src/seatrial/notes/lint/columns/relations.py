@@ -803,7 +803,13 @@ def _rule(offs: Offs, known: tuple[float, ...], most: float) -> Rule | None:
             return Rule(value, 0.0, exactly, _misses(offs, value))
     if 0.0 in known and (rule := _by_definition(offs)) is not None:
         return rule
-    if (len(near) < ENOUGH_ROWS or len(near) < most * len(offs)) and not _beyond_chance(offs, middle):
+    if 0.0 in known and _but_exchanged(offs, 0.0, EXACTLY) == len(offs):
+        return Rule(0.0, 0.0, len(offs) - 1, _misses(offs, 0.0))
+    if not known and len(offs) == ENOUGH_ROWS and (length := _length_of(offs)):
+        return Rule(length, 0.0, len(offs) - 1, _misses(offs, length))
+    agreed = len(near) >= ENOUGH_ROWS and len(near) >= most * len(offs)
+    agreed = agreed or len(near) >= ENOUGH_ROWS and _but_exchanged(offs, middle, WINDOW / 3) == len(offs) <= 2 * FEW_NEAR
+    if not agreed and not _beyond_chance(offs, middle):
         return _loosely(where, offs, known, open_) if most < UNSAID_MOST else None
     # Coarse digits tell the figure less well than fine ones do.
     fine = sorted((may, off) for off, may in offs if abs(off - middle) <= open_ + WINDOW / 3)
@@ -812,6 +818,26 @@ def _rule(offs: Offs, known: tuple[float, ...], most: float) -> Rule | None:
         constant = next((value for value in known if abs(value - constant) <= WINDOW / 2), constant)
     scatter = statistics.median(abs(off - constant) for off in near)
     return Rule(constant, scatter, len(near), _misses(offs, constant))
+
+
+def _but_exchanged(offs: Offs, middle: float, near: float) -> int:
+    """How many rows keep to a figure, or would if two of them had exchanged a cell: of such two one has as much more as the
+    other one less. Of few rows one pair at most."""
+    far = [(off - middle, may) for off, may in offs if abs(off - middle) > may + near]
+    both = len(far) == 2 and min(abs(off) for off, _ in far) > FAR_OFF
+    exchanged = both and abs(far[0][0] + far[1][0]) <= far[0][1] + far[1][1] + 2 * near
+    return len(offs) - len(far) + 2 * exchanged
+
+
+def _length_of(offs: Offs) -> float:
+    """The logarithm of a power of two, as sequences have, that one of three rows keeps to and the others would if they had not
+    exchanged a cell; 0 where there is none."""
+    for middle, may in offs:
+        power = round(abs(middle) / math.log(2)) * math.log(2)
+        whole = abs(abs(middle) - power) <= may + EXACTLY and 8 < power / math.log(2) < 20
+        if whole and _but_exchanged(offs, math.copysign(power, middle), EXACTLY) == len(offs):
+            return math.copysign(power, middle)
+    return 0.0
 
 
 def _by_definition(offs: Offs) -> Rule | None:
