@@ -518,3 +518,28 @@ def test_parameters_to_their_digits_tell_the_width(lint):
     text = "# Runs\n\nMegatron, 48 layers, hidden {}, 64 heads, seq 2048, vocab 51200 (22.1B).\n"
     assert lint(text.format(6144)) == []
     assert [(f.printed, f.proposed) for f in lint(text.format(4096))] == [("4096", "6144")]
+
+
+RENTED = """8192 tokens, 256 sequences a step, 8.03B parameters, 6N. Peaks: A100 312, H100 989, MI300X 1307, B200 2250.
+
+| Machine | GPUs | $/GPU-h | Step, s | Tokens/s | per GPU | TFLOPS per GPU | MFU, % | $ per billion tokens |
+|---|---|---|---|---|---|---|---|---|
+| A100 80GB | 32 | 2.21 | 21.49 | 97,587 | 3,050 | 147 | 47.1 | 201 |
+| H100 SXM | 16 | 3.29 | 16.04 | 130,745 | 8,172 | 394 | 39.8 | 112 |
+| H100 SXM | 32 | 3.29 | 8.17 | 256,689 | 8,022 | 386 | 39.1 | 114 |
+| H100 SXM, FP8 | 32 | 3.29 | 5.99 | 350,109 | 10,941 | 527 | 53.3 | 84 |
+| MI300X | 32 | 3.45 | 7.74 | 270,950 | 8,467 | 408 | 31.2 | 113 |
+| B200 | 16 | 6.75 | 8.04 | 260,840 | 16,302 | 785 | 34.9 | 115 |
+"""
+
+
+@pytest.mark.parametrize(("right", "wrong", "line"), [
+    ("8,172", "16,343", 6),  # of all as if on half the devices, which most rows have alike
+    ("| 31.2", "| 41.2", 9),  # over the peak of a device that has another price
+    ("| 115", "| 12", 10),
+])  # fmt: skip
+def test_what_is_worked_out_from_devices_and_prices(lint, right: str, wrong: str, line: int):
+    assert lint(RENTED) == []
+    (found,) = lint(RENTED.replace(right, wrong))
+    meant = float(right.strip("| ").replace(",", ""))
+    assert found.line == line and abs(float(found.proposed) / meant - 1) < 0.003

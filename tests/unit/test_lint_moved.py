@@ -76,3 +76,33 @@ def test_a_column_that_stands_a_row_off(lint, note: str, column: int, down: bool
     found = [f for f in _said(lint, f"{head}|---|\n{table}\n")]
     at = note[: note.index(rows)].count("\n") + 1
     assert [f.line for f in found] == [at + place for place, (a, b) in enumerate(zip(right, wrong)) if a != b]
+
+
+EPOCHS = """Sequences of 2048. An epoch is 52 000 samples.
+
+| machine | effective batch | step | samples/s | epoch |
+|---|---|---|---|---|
+| 1x A6000 | 32 | 44992 ms | 0.71 | 1219 min |
+| 1x A6000 | 32 | 43511 ms | 0.74 | 1178 min |
+| 2x A6000 | 32 | 22098 ms | 1.45 | 598 min |
+| 4x A6000 | 64 | 22090 ms | 2.90 | 299 min |
+| 4x A6000 | 64 | 21993 ms | 2.91 | 298 min |
+"""
+HOURLY = """Llama-3-8B, seq 8192, on demand.
+
+| slice | chips | tokens/step | s/step | tok/s | $ per hour |
+|---|---|---|---|---|---|
+| v5p-64 | 32 | 0.26M | 2.82 | 93k | 134 |
+| v5p-128 | 64 | 0.52M | 2.11 | 250k | 269 |
+| v5p-256 | 128 | 1.05M | 2.12 | 496k | 538 |
+| v5p-512 | 256 | 2.10M | 2.14 | 981k | 1075 |
+"""
+
+
+@pytest.mark.parametrize(("note", "right", "wrong", "line"), [
+    (EPOCHS, "298 min", "596 min", 9), (EPOCHS, "1178 min", "117.8 min", 6), (EPOCHS, "598 min", "1178 min", 7),
+    (HOURLY, "538", "269", 7), (HOURLY, "1075", "10.75", 8),
+])  # fmt: skip
+def test_how_long_an_epoch_takes_and_what_all_chips_cost_an_hour(lint, note: str, right: str, wrong: str, line: int):
+    assert _said(lint, note) == []
+    assert [(f.line, f.printed) for f in _said(lint, note.replace(right, wrong))] == [(line, wrong)]

@@ -194,3 +194,35 @@ def test_steps_a_second_are_printed_however_many(value: float):
 
 def test_a_step_beyond_any_float_leaves_no_decimals():
     assert digits.as_printed(95.0, math.inf) == "95"
+
+
+OOM = """w weights, g gradients, act activations; sum = w + g + opt + act + 5 for the rest
+
+| no | zero | tp | dp | mbs | ckpt | w | g | opt | act | sum | s/step |
+|---|---|---|---|---|---|---|---|---|---|---|---|
+| 02 | z2 | 1 | 32 | 1 | full | 41.1 | 1.3 | 7.7 | 1.1 | 56.2 | 81.5 |
+| 03 | z2 | 1 | 32 | 8 | full | 41.1 | 1.3 | 7.7 | 8.9 | 64.0 | 50.0 |
+| 04 | z2 | 1 | 32 | 1 | none | 41.1 | 1.3 | 7.7 | 18.8 | 73.9 | 62.2 |
+| 06 | z3 | 1 | 32 | 4 | full | 1.3 | 1.3 | 7.7 | 4.4 | 19.7 | 59.5 |
+| 07 | z3 | 1 | 32 | 16 | full | 1.3 | 1.3 | 7.7 | 17.7 | 33.0 | 52.6 |
+| 10 | z1 | 2 | 16 | 1 | full | 20.6 | 20.6 | 7.7 | 0.6 | 54.5 | 76.0 |
+"""
+
+
+@pytest.mark.parametrize(("right", "wrong", "told"), [
+    ("| 73.9 |", "| 93.9 |", [(7, "73.9")]), ("| 1.3 | 7.7 | 1.1 |", "| 41.1 | 7.7 | 1.1 |", [(5, "1.3")]),
+    ("| 8.9 |", "| 9.8 |", [(6, "8.9")]), ("| 54.5 |", "| 45.5 |", [(10, "54.5")]),
+])  # fmt: skip
+def test_parts_of_memory_add_up_with_what_is_left_over(lint, right: str, wrong: str, told: list[tuple[int, str]]):
+    assert [one for one in lint(OOM) if one.level != "info"] == []
+    assert [(one.line, one.proposed) for one in lint(OOM.replace(right, wrong)) if one.level != "info"] == told
+
+
+def test_two_rows_with_each_others_part(lint):
+    note = OOM.replace("| 4.4 |", "| @ |").replace("| 17.7 |", "| 4.4 |").replace("| @ |", "| 17.7 |")
+    assert [(one.line, one.proposed) for one in lint(note) if one.level != "info"] == [(8, "4.4"), (9, "17.7")]
+
+
+def test_what_is_left_over_in_no_two_rows_is_no_law(lint):
+    rows = OOM.replace("56.2", "61.3").replace("64.0", "66.1").replace("73.9", "75.0").replace("19.7", "24.2")
+    assert [one for one in lint(rows) if one.level == "error"] == []

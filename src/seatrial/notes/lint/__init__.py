@@ -199,18 +199,30 @@ def _of_quantities(rows: Sequence[Record]) -> bool:
     return 2 * sum(_QUANTITY.search(next(iter(row.printed.values()), "")) is not None for row in rows) > len(rows)
 
 
+def _bare(text: str) -> str:
+    """Without signs between thousands."""
+    return text.replace(",", "").replace("\u202f", "")
+
+
 _SOLVED = re.compile(r"-> [^ (]+(?: \(what is printed[^)]*\))?:")
 
 
 def _once(found: list[Finding]) -> list[Finding]:
     """A pair that was pasted explains why its row does not add up, cells that moved why one cannot be read, and a side that is
-    proposed why heads do not divide: nothing is said of it besides. What several rows show of one line of text is said once."""
+    proposed why heads do not divide: nothing is said of it besides. What several rows show of one line of text is said once,
+    and nothing is left open that something else decides."""
     found = list(dict.fromkeys(found))
     moved = {(f.file, f.line) for f in found if f.code == "cells-shifted"}
     found = [f for f in found if f.code != "unreadable" or f.level == "info" or (f.file, f.line) not in moved]
     meant = {(f.file, f.line): f.proposed for f in found if f.code == "label-vs-params" and f.proposed}
     found = [f for f in found if f.code != "heads-divisible" or (f.file, f.line) not in meant
              or f.proposed not in (None, meant[f.file, f.line])]  # fmt: skip
+    chosen: dict[tuple[str, int | None], list[str]] = {}
+    for one in found:
+        if one.proposed and one.level == "error":
+            chosen.setdefault((one.file, one.line), []).append(_bare(f"{one.column} {one.proposed}"))
+    found = [f for f in found if f.proposed or " would each do" not in f.message
+             or not any(said in _bare(f.message) for said in chosen.get((f.file, f.line), ()))]  # fmt: skip
     pasted = {(f.file, f.line) for f in found if f.code == "pasted-pair" and f.level == "error"}
     return [f for f in found if (f.file, f.line) not in pasted or f.code not in ("tflops-mismatch", "rate-mismatch")
             or f.proposed is not None and not _SOLVED.search(f.message)]  # fmt: skip

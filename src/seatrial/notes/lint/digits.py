@@ -228,7 +228,7 @@ def plain(text: str) -> str:
 
 
 _A_FIGURE = re.compile(rf"[~≈<>×x]?\s*[$€£]?\s*({NUMBER.pattern})\s*(?:([kKMBT])\b)?\s*"
-                       r"(?:%|[x×]|[$€£]|hrs?|h|d|days?|hours?|tokens?|([kMGTPmuµn]?)(?:s|W|Wh|i?B|b|i?B/s|b/s|FLOPs?))?")
+                       r"(?:%|[x×]|[$€£]|hrs?|h|d|days?|hours?|min|minutes?|tokens?|([kMGTPmuµn]?)(?:s|W|Wh|i?B|b|i?B/s|b/s|FLOPs?))?")
 MOST_WORKED_OUT = 1e30
 """As the FLOPs of a whole training are."""
 _TIMES = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}

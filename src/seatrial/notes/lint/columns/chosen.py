@@ -16,6 +16,7 @@ from seatrial.notes.lint.columns.points import ABOVE, ANOTHER_RELATION, WORKED_O
 from seatrial.notes.lint.columns.relations import BELONGS, like_row
 from seatrial.notes.lint.headings import EXTRA, kind_beside
 from seatrial.notes.lint.models.throughput import SLIP, STATED_ABOVE, USUAL
+from seatrial.notes.lint.phases.quantities import meanings
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.usual import mode, round_number
 from seatrial.notes.read.sentences import read_sentence
@@ -89,6 +90,8 @@ def repair(row: Row, name: str, value: object, broken: list[Broken]) -> Repair |
         score, why = score + USUAL, f" (the shape is that of {like.where})"
     if like is not None and name == "machine" and _holds_less(row, like):
         return None
+    if like is not None and name == "machine" and _is_let_otherwise(row, like):
+        score -= USUAL
     if like is not None and name == "machine" and _only_there(row, like):
         score, why = score + ABOVE, f" (more than {row.record.machine} can do)"
     if twins := [mate for mate in mates if _same_layout(row, mate, name, value)]:
@@ -142,6 +145,12 @@ def _only_there(row: Row, like: Row) -> bool:
     """Whether the row's device cannot do what it is said to, and another can."""
     most = [max(device.peak_tflops.values()) if device else 0.0 for device in (row.device, like.device)]
     return 0 < most[0] < (row.get("tflops") or 0.0) <= most[1]
+
+
+def _is_let_otherwise(row: Row, like: Row) -> bool:
+    """Whether another device has another price or draws another power."""
+    listed = [heading for heading in row.cells if any(kind.startswith(("price", "power")) for kind, _ in meanings(heading)[:1])]
+    return any(row.cells[heading] and row.cells[heading] != like.cells.get(heading) for heading in listed)
 
 
 def _holds_less(row: Row, like: Row) -> bool:

@@ -188,6 +188,14 @@ def _found(name: str, others: list[str], logs: dict[str, tuple[np.ndarray, np.nd
         # One column more has to explain one row more.
         if found and (not best or max(found)[0] > max(best)[0]):
             best = found
+        # Or what a part of it leaves out: the devices, which most rows have alike.
+        for one in found if best is not found else ():
+            parts = [other for other in best if other[0] < one[0] and {n for n, _ in {*one[3]} ^ {*other[3]}} == {"world"}]
+            if parts and one[0] == max(best)[0]:
+                best = [*(other for other in best if other not in parts), one]
+    # Shares of peaks agree with what goes with the TFLOPs in the rows of one device.
+    alone = {terms[1][0]: kept for kept, _, _, terms in best if len(terms) == 2}
+    best = [one for one in best if one[3][1][0] != "mfu" or len(one[3]) > 2 or alone["mfu"] >= alone.get("tflops", 0)]
     top = max(best)[0] if best else 0
     made: dict[frozenset[str], Terms] = {}
     for kept, _, _, terms in sorted(best, reverse=True):

@@ -50,6 +50,11 @@ KINDS: tuple[tuple[re.Pattern[str], str, tuple[Terms, ...]], ...] = (
 _HOURLY = re.compile(r"\b(?:gpu|node|device) ?(?:h|hr|hour)\s*$|\bper (?:\w+ (?:and )?)?(?:h|hr|hour)\b|\bhourly\b|\ban hour\b")
 _LET: tuple[str, tuple[Terms, ...]] = "share", ()
 """Money for an hour: what a device is let for, however fast it is."""
+_OF_DEVICES_LET: tuple[Terms, ...] = ((("world", -1),),)
+"""And for that of all of them: so many times as much."""
+_SO_LONG = re.compile(r"~?\d[\d.,]* ?(?:h|hrs?|hours?|d|days?|min|minutes?)")
+_AS_LONG = _against(_ALL)
+"""How long so much work takes, where every cell says its unit."""
 _OF_A_BASE = (*_ALL, *_EACH)
 _ONE = re.compile(r"1[.,]0+ ?[x×]?|1 ?[x×]|[x×] ?1(?:[.,]0+)?|100(?:[.,]0+)? ?%")
 UNTOLD = 10
@@ -94,7 +99,11 @@ def found(rows: list[Row]) -> Iterator[Way]:
         first = 1 if kind is not None else UNTOLD
         if kind is None and _ONE.fullmatch(rows[0].cells[heading]):
             kind = "base", _OF_A_BASE  # shares of the first row, whatever they are called
-        if kind is None or not kind[1] or heading == rows[0].columns.get("gbs") and any(row.record.gbs for row in rows):
+        if kind is _LET:
+            kind = "share", _OF_DEVICES_LET
+        if kind is None and all(_SO_LONG.fullmatch(cell) for row in rows if (cell := row.cells[heading])):
+            kind = "share", _AS_LONG  # `epoch | 1219 min`
+        if kind is None or heading == rows[0].columns.get("gbs") and any(row.record.gbs for row in rows):
             continue
         name, (shared, ways) = EXTRA + heading, kind
         if name in defined or shared == "base" and ways is not _EACH and _are_changes(rows, heading):

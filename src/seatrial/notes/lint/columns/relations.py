@@ -513,7 +513,8 @@ def _find_named(sheet: Sheet) -> dict[tuple[str, object, object], Rule]:
             same = (frozenset(way.terms), frozenset((name, -power) for name, power in way.terms))
             known[:] = [other for other in known if not any(frozenset(other.terms) <= one for one in same)
                         and not (other.terms[0] == way.terms[0] and (len(other.terms) > len(way.terms) + 1
-                                 or _kept(sheet.tables[key], other) < way.kept + (len(way.constants) == 1)))]  # fmt: skip
+                                 or _kept(sheet.tables[key], other) - _of_any_batch(sheet.tables[key], other)
+                                 < way.kept + (len(way.constants) == 1)))]  # fmt: skip
             known.append(relation)
             for row, group in way.groups.items():
                 row.groups[relation.name] = group
@@ -523,6 +524,15 @@ def _find_named(sheet: Sheet) -> dict[tuple[str, object, object], Rule]:
                 rule = Rule(constant, way.scatter, max(2, way.kept), _misses(offs, constant))
                 rules["table", key, (relation.name, group)] = rule
     return rules
+
+
+def _of_any_batch(rows: list[Row], relation: Relation) -> bool:
+    """Whether a time of a step goes with one of as much work, `1219 min` an epoch, whatever the batch, of which rows have
+    several: most likely by accident."""
+    names = {name for name, _ in relation.terms}
+    timed = "sec_per_it" in names and names.isdisjoint(("gbs", "iteration"))
+    lasts = timed and any(map(str.isalpha, rows[0].cell(relation.terms[0][0])))
+    return lasts and len({row.get("gbs") for row in rows[:_FEW]}) > 1
 
 
 def _find_defined(sheet: Sheet) -> dict[tuple[str, object, object], Rule]:

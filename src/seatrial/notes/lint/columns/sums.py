@@ -6,7 +6,7 @@
     | 305.9 | 561.6 |  31.0 |     898.5 |
 
 Neighbouring columns beside another count as its parts where at least two rows, and all but one in four, add up to their digits;
-of a column that is called the total, all but one in three.
+of a column that is called the total, all but one in three. There the same may be left over in every row: `+ 5 for the rest`.
 """
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import functools
 import itertools
 import math
 import re
+import statistics
 from collections.abc import Iterator
 
 from seatrial.notes.lint import digits
@@ -85,17 +86,35 @@ def _column(rows: list[Row], heading: str) -> list[Figure | None]:
 
 
 def _told(rows: list[Row], columns: dict[str, list[Figure | None]]) -> Iterator[Finding]:
-    for whole, parts, kept in _sums(columns):
+    for whole, parts, kept, beside in _sums(columns):
+        odd: list[tuple[Row, dict[str, float], list[float], float, dict[str, Figure]]] = []
         for at, row in enumerate(rows):
             each = [columns[heading][at] for heading in (whole, *parts)]
             figures = [one for one in each if one is not None]
             if len(figures) < len(each) or row.settled or row.reasons:
                 continue
             (total, half), *rest = figures
-            added, open_ = math.fsum(value for value, _ in rest), half + sum(step for _, step in rest)
+            added, open_ = math.fsum([beside, *(value for value, _ in rest)]), half + sum(step for _, step in rest)
             if abs(total - added) > open_ + GROSS * max(total, added):
                 spans = {part: _span([one for place, one in enumerate(columns[part]) if place != at]) for part in parts}
-                yield _finding(row, whole, spans, [value for value, _ in figures], open_, kept)
+                wanted = {whole: added, **{part: total - added + value for part, (value, _) in zip(parts, rest)}}
+                odd.append((row, wanted, [value for value, _ in figures], open_, spans))
+        for row, wanted, values, open_, spans in odd:
+            others = {other: (its, dict(zip((whole, *parts), theirs))) for other, its, theirs, *_ in odd if other is not row}
+            yield _exchanged(row, wanted, dict(zip((whole, *parts), values)), open_, others) or _finding(
+                row, whole, spans, wanted, values, open_, kept)
+
+
+def _exchanged(row: Row, wanted: dict[str, float], values: dict[str, float], open_: float,
+               others: dict[Row, tuple[dict[str, float], dict[str, float]]]) -> Finding | None:  # fmt: skip
+    """Two rows that do not add up, and would if they had not each other's figure of one column."""
+    for heading, meant in reversed(wanted.items()):
+        for other, (its, theirs) in others.items() if heading != WHOLE else ():
+            if abs(meant - theirs[heading]) <= open_ and abs(its[heading] - values[heading]) <= open_:
+                cell, proposed = (one.record.printed[heading].strip() for one in (row, other))
+                message = f"{heading} {cell} -> {proposed} (exchanged with {other.where}): so the columns add up"
+                return row.find("aggregate", "error", message, column=heading, printed=cell, proposed=proposed)
+    return None
 
 
 def _span(column: list[Figure | None]) -> Figure:
@@ -105,24 +124,42 @@ def _span(column: list[Figure | None]) -> Figure:
 
 
 
-def _sums(columns: dict[str, list[Figure | None]]) -> Iterator[tuple[str, tuple[str, ...], int]]:
+def _sums(columns: dict[str, list[Figure | None]]) -> Iterator[tuple[str, tuple[str, ...], int, float]]:
+    """The whole, its parts, how many rows add up, and what is left over in all of them."""
     names = list(columns)
     for place, whole in enumerate(names):
         if WHOLE in columns and whole != WHOLE:
             continue
-        best: tuple[int, tuple[str, ...]] = (0, ())
+        best: tuple[int, tuple[str, ...], float] = (0, (), 0.0)
         left = list(itertools.takewhile(_is_part, reversed(names[:place])))
         right = list(itertools.takewhile(_is_part, names[place + 1 :]))
         for parts in (*(left[n - 1 :: -1] for n in range(2, len(left) + 1)), *(right[:n] for n in range(2, len(right) + 1))):
-            kept, broken = _kept(columns[whole][:LEARNED], [columns[part] for part in parts])
+            both = columns[whole][:LEARNED], [columns[part] for part in parts]
+            kept, broken = _kept(*both)
             # What is called the total is one by definition.
             if kept >= max(2, (2 if is_total(whole) else 3) * broken) and broken + kept >= FEWEST or kept == 2 and broken == 1:
-                best = max(best, (kept, tuple(parts)))
+                best = max(best, (kept, tuple(parts), 0.0))
+            elif is_total(whole) and (beside := _left_over(*both)):
+                kept, broken = _kept(*both, beside)
+                best = max(best, (kept, tuple(parts), beside)) if kept >= max(FEWEST, 2 * broken) else best
         if best[0]:
-            yield whole, best[1], best[0]
+            yield whole, best[1], best[0], best[2]
 
 
-def _kept(whole: list[Figure | None], parts: list[list[Figure | None]]) -> tuple[int, int]:
+def _left_over(whole: list[Figure | None], parts: list[list[Figure | None]]) -> float:
+    """What most rows have beside their parts; 0 where they do not agree on it."""
+    left = []
+    for total, *each in zip(whole, *parts):
+        figures = [one for one in each if one is not None]
+        if total is not None and len(figures) == len(each):
+            left.append((total[0] - math.fsum(value for value, _ in figures), total[1] + sum(step for _, step in figures)))
+    agreed = [sum(abs(one - other) <= may for other, _ in left) for one, may in left]
+    middle = left[agreed.index(max(agreed))][0] if left and 2 * max(agreed) > len(left) else 0.0
+    near = [one for one, may in left if abs(one - middle) <= may]
+    return max(0.0, float(f"{statistics.median(near):.3g}")) if middle > 0 else 0.0
+
+
+def _kept(whole: list[Figure | None], parts: list[list[Figure | None]], beside: float = 0.0) -> tuple[int, int]:
     """Rows that add up, counted once where the parts have the same shares, and rows that do not."""
     kept: set[tuple[float, ...]] = set()
     broken = 0
@@ -130,7 +167,7 @@ def _kept(whole: list[Figure | None], parts: list[list[Figure | None]]) -> tuple
         figures = [one for one in each if one is not None]
         if total is None or len(figures) < len(each):
             continue
-        added, open_ = math.fsum(value for value, _ in figures), total[1] + sum(step for _, step in figures)
+        added, open_ = math.fsum([beside, *(value for value, _ in figures)]), total[1] + sum(step for _, step in figures)
         fine = open_ < WINDOW * total[0] and max(value for value, _ in figures) < total[0] - open_
         if abs(total[0] - added) > open_:
             broken += 1
@@ -141,11 +178,11 @@ def _kept(whole: list[Figure | None], parts: list[list[Figure | None]]) -> tuple
     return len(kept), broken
 
 
-def _finding(row: Row, whole: str, parts: dict[str, Figure], values: list[float], open_: float, kept: int) -> Finding:
-    """`parts`: with what their columns have in the other rows; a part that is beyond that was no slip."""
-    total, *rest = values
-    added = math.fsum(rest)
-    wanted = {whole: added, **{part: total - added + value for part, value in zip(parts, rest)}}
+def _finding(row: Row, whole: str, parts: dict[str, Figure], wanted: dict[str, float], values: list[float], open_: float,
+             kept: int) -> Finding:  # fmt: skip
+    """`parts`: with what their columns have in the other rows; a part that is beyond that was no slip. `wanted`: what each
+    figure would have to be."""
+    rest, added = values[1:], wanted[whole]
     slips: dict[str, str] = {}
     for (heading, meant), value in zip(wanted.items(), values):
         if not value or heading == WHOLE:
@@ -155,22 +192,52 @@ def _finding(row: Row, whole: str, parts: dict[str, Figure], values: list[float]
         scale = value / float(shown)
         typed = digits.slip(shown, ((meant - open_) / scale, (meant + open_) / scale)) if meant > open_ else None
         low, high = parts.get(heading, (0.0, math.inf))
-        if typed is not None and typed.how in CLEAR and low <= meant <= high and not re.match(r"0\d", typed.text):
+        usual = heading == whole or not _is_chosen(row, heading) or _stands(row, heading, meant, open_)
+        if typed is not None and typed.how in CLEAR and low <= meant <= high and usual and not re.match(r"0\d", typed.text):
             slips[heading] = digits.as_there(cell, None, typed.text) or typed.text
     pasted = [part for part in parts if _of_the_row_above(row, part, wanted[part], open_)] if not slips else []
-    at = next(iter(slips)) if len(slips) == 1 else pasted[0] if len(pasted) == 1 else whole
+    kind = {part: cell for part in parts if (cell := _of_its_kind(row, part, wanted[part], open_))}
+    told = next((one for one in ([*kind], [*slips], pasted) if len(one) == 1), [whole])
+    at = told[0]
     if at == WHOLE:
         at = max(parts, key=lambda part: abs(wanted[part] / dict(zip(parts, rest))[part] - 1) if wanted[part] > 0 else 0.0)
         message = f"{' + '.join(parts)} are {added:.6g} %, and {WHOLE} in {kept} other rows"
         return row.find("aggregate", "error", message, column=at, printed=row.record.printed[at].strip())
     cell = row.record.printed[at].strip()
     shown = digits.plain(cell)
-    proposed = slips.get(at) or f"{wanted[at] * float(shown) / (digits.alone(cell) or 1.0):.{digits.places(cell)}f}"
+    meant = wanted[at] * float(shown) / (digits.alone(cell) or 1.0)
+    proposed = kind.get(at) or slips.get(at) or f"{meant:.{digits.places(cell)}f}"
     said = row.record.printed[whole].strip() if whole != WHOLE else ""
     message = f"{f'{whole} {said}'.strip()}, but {' + '.join(parts)} are {added:.6g}, as in {kept} other rows"
     message += f"; {at} {cell} is that of {row.mates[row.place - 1].where}" if at in pasted else ""
     message += BY_NAME if is_total(whole) else ""
     return row.find("aggregate", "error", f"{at} {cell} -> {proposed}: {message}", column=at, printed=cell, proposed=proposed)
+
+
+def _values(rows: list[Row], part: str) -> list[float]:
+    return [value for row in rows if (value := digits.alone(row.record.printed.get(part, ""))) is not None]
+
+
+def _is_chosen(row: Row, part: str) -> bool:
+    """Whether the figures of a column come again and again, as weights of one model in a few layouts do."""
+    others = _values([mate for mate in row.around if mate is not row], part)
+    return 2 * len({*others}) <= len(others)
+
+
+def _stands(row: Row, part: str, meant: float, open_: float) -> bool:
+    return any(abs(value - meant) <= open_ for value in _values([mate for mate in row.around if mate is not row], part))
+
+
+def _of_its_kind(row: Row, part: str, meant: float, open_: float) -> str:
+    """The part that is needed as all rows that share a word with this one have it, and others have not."""
+    others = [mate for mate in row.around if mate is not row]
+    for heading, cell in row.worded.items():
+        kin = [mate for mate in others if mate.record.printed.get(heading) == cell]
+        its = _values(kin, part)
+        if len(its) > 1 and all(abs(value - meant) <= open_ for value in its) and any(
+                abs(value - meant) > open_ for value in _values(others, part)):
+            return kin[-1].record.printed[part].strip()
+    return ""
 
 
 def _of_the_row_above(row: Row, part: str, meant: float, open_: float) -> bool:
