@@ -22,7 +22,19 @@ from seatrial.notes.lint.findings import CODES, LEVELS, Finding, in_order
 from seatrial.notes.lint.headings import field_of
 from seatrial.notes.lint.models import experts, formulas, model_size, peaks, published, shapes, throughput, units, witnesses
 from seatrial.notes.lint.phases import compute, cumulative, dated, lasting, ledger, reckoned, steps, totals
-from seatrial.notes.lint.rows import duplicates, grown, layout, meshes, of_all, plausible, shifted, speeds, status, trends
+from seatrial.notes.lint.rows import (
+    duplicates,
+    grown,
+    hardware_use,
+    layout,
+    meshes,
+    of_all,
+    plausible,
+    shifted,
+    speeds,
+    status,
+    trends,
+)
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.lint.text import (
     budgets,
@@ -53,8 +65,8 @@ Rule = Callable[[Sheet], list[Finding]]
 RULES: tuple[Rule, ...] = (
     formulas.establish, relations.learn, cumulative.check, lasting.check, layout.check_processes, meshes.check, shifted.check,
     parts.check, repairs.check, throughput.check, duplicates.check, layout.check_divisible, derived.check, model_size.check,
-    plausible.check, speeds.check, status.check, together.check, changes.check, steps.check, ledger.check, totals.check,
-    summed.check, levels.check, sums.check, matrices.check, experts.check, compared.check,
+    plausible.check, speeds.check, hardware_use.check, status.check, together.check, changes.check, steps.check, ledger.check,
+    totals.check, summed.check, levels.check, sums.check, matrices.check, experts.check, compared.check,
 )  # fmt: skip
 """In the order that they run, the certain first: each uses what those before it proposed."""
 OF_COLUMNS: tuple[Rule, ...] = (relations.learn, cumulative.check, lasting.check, parts.check, repairs.check, together.check,

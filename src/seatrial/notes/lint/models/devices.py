@@ -36,7 +36,7 @@ _HALF = re.compile(r"^\W*mi250x?\W+gcd\b")
 _APART = re.compile(r"\b(gaudi|rtx|tpu)[ -]?(?=v?\d)")
 _CARD = re.compile(r"(?<![\w.])(\d{1,5}) ?[x×] ?(?=[345]090\b)")
 """`8x 4090`: cards of games without their family."""
-KINDS = (r"\b(?:[AHBL]20|[AL]4|T4|A[13]0|[AL]40S?|V100S?|P40|P100|[AH][18]00|H200|B[123]00|G[BH][23]00)\b|"
+KINDS = (r"\b(?:[AHBL]20|[AL]4|T4|A[13]0|[AL]40S?|V100S?|A[456]000|P40|P100|[AH][18]00|H200|B[123]00|G[BH][23]00)\b|"
          r"\bMI\d{3}X?\b|(?:\bRTX ?|\b\d{1,5} ?[x×] ?)[345]090\b|"
          r"\bTPU ?v\d\w?|\bv[56][ep]\b|^v[2-6][ep]?$|\bGaudi ?\d?|\bA64FX\b")
 _KINDS = re.compile(KINDS, re.IGNORECASE)

@@ -23,6 +23,9 @@ FEWEST, NEAR = 3, 0.02
 OTHERS = (2.0, 4.0, 0.5)
 """How many times that of 16 bits other peaks are."""
 _PEAK = re.compile(r"\bpeaks?\b", re.IGNORECASE)
+_OF_A_SHEET = re.compile(r"(?:(?:dense|bf16|fp16|half precision)[ ,/]*)*T?FLOP/?s?S?(?: ?\(?(?:dense|bf16|fp16)[ ,\w]*\)?)?",
+                         re.IGNORECASE)  # fmt: skip
+"""A heading of TFLOPs that are peaks where a table of devices has those of data sheets."""
 _FLOPS = re.compile(r"T?FLOP|dense|bf16|fp16", re.IGNORECASE)
 
 
@@ -80,7 +83,8 @@ def _of_peaks(file: str, number: int, line: str) -> Iterator[Finding]:
 
 @functools.lru_cache(maxsize=4096)
 def _heading(headings: tuple[str, ...]) -> str | None:
-    return next((heading for heading in headings if _PEAK.search(heading) and _FLOPS.search(heading)), None)
+    peaks = (heading for heading in headings if _PEAK.search(heading) and _FLOPS.search(heading))
+    return next(peaks, None) or next(filter(_OF_A_SHEET.fullmatch, headings), None)
 
 
 def _told(mates: list[Row], heading: str) -> list[Finding]:
@@ -100,6 +104,6 @@ def _told(mates: list[Row], heading: str) -> list[Finding]:
     if all(abs(value / peak / times - 1) > NEAR for times in OTHERS):
         return []
     cell = row.cells[heading]
-    right = f"{peak:,.0f}" if "," in cell else f"{peak:g}"
+    right = f"{peak:,.0f}" if "," in cell else f"{peak:g}" if "." in cell else f"{peak:.0f}"
     message = f"{heading} {cell} -> {right}: of another precision; the other rows have that of 16 bits"
     return [row.find("over-peak", "error", message, column=heading, printed=cell, proposed=right)]

@@ -880,6 +880,9 @@ def layers(row: Row) -> list[Finding]:
         return _listed(row, split, count, pp)
     if not count or stages == 1 or count % stages == 0 or (count + 2) % stages == 0 or _ran(row) or row.sheet.text(row).uneven:
         return []
+    ran = [mate for mate in row.around if _ran(mate) and mate.layers == count]
+    if any(count % ((mate.whole("pp") or 1) * (mate.record.vp or 1)) for mate in ran):
+        return []  # the engine gives its stages different numbers of layers
     failed = ", which may be why it failed" if row.record.state == "failed" else ""
     swap = _exchange(row)
     message = (
@@ -891,8 +894,9 @@ def layers(row: Row) -> list[Finding]:
 
 def _split(row: Row) -> tuple[int, ...]:
     """Layers of each stage where the row says them; a number alone may be that of a rank or of a virtual stage."""
-    try:
-        return read_split(row.record.stage_layers) if row.record.stage_layers else ()
+    pp = row.whole("pp") or 0
+    try:  # `10 x 8` may be either way round: as many as there are stages
+        return read_split(row.cell("stage_layers") or row.record.stage_layers, (pp, pp * (row.record.vp or 1)))
     except BadInput:
         return ()
 
