@@ -227,11 +227,12 @@ def plain(text: str) -> str:
     return decimal(match.group()) if match else ""
 
 
-_A_FIGURE = re.compile(rf"[~≈<>×x]?\s*[$€£]?\s*({NUMBER.pattern})\s*(?:([kKMBT])\b)?\s*"
-                       r"(?:%|[x×]|[$€£]|hrs?|h|d|days?|hours?|min|minutes?|tokens?|([kMGTPmuµn]?)(?:s|W|Wh|i?B|b|i?B/s|b/s|FLOPs?))?")
+_A_FIGURE = re.compile(rf"[~≈<>×x]?\s*[$€£]?\s*({NUMBER.pattern})\s*(?:([kKMBT]|[만万萬억億亿])(?:\b|(?=[원元円])))?\s*"
+                       r"(?:%|[원元円]|[x×]|[$€£]|hrs?|h|d|days?|hours?|min|minutes?|tokens?|"
+                       r"([kMGTPmuµn]?)(?:s|W|Wh|i?B|b|i?B/s|b/s|FLOPs?))?")
 MOST_WORKED_OUT = 1e30
 """As the FLOPs of a whole training are."""
-_TIMES = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
+_TIMES = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12, **dict.fromkeys("만万萬", 1e4), **dict.fromkeys("억億亿", 1e8)}
 
 
 _PREFIXES = {"n": 1e-9, "u": 1e-6, "µ": 1e-6, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}

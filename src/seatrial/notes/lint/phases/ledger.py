@@ -255,11 +255,15 @@ def prices(lines: tuple[str, ...]) -> dict[str, float]:
     found: dict[str, set[float]] = {}
     for line in lines:
         one = len(line) <= 2000 and len(_AN_AMOUNT.findall(line)) == 1 and len(_list_in(line)) < 2
+        one = one and not _ON_AVERAGE.search(line)
         for match in _A_PRICE.finditer(line) if one else ():
             found.setdefault("kwh" if match[3] else "hour", set()).add(float(decimal(match[1] or match[2])))
     return {unit: prices.pop() for unit, prices in found.items() if len(prices) == 1 and min(prices) > 0}
 
 
+_ON_AVERAGE = re.compile(r"\b(?:mean|average[ds]?|avg|Mittel|Schnitt|durchschnittlich\w*|moyenne|promedio|media|"
+                         r"gemiddeld)\b|平均|среднем|평균", re.IGNORECASE)  # fmt: skip
+"""Such a price is no one's."""
 _PER_HOUR = re.compile(rf"(?:per|a|an|/) ?(?:{DEVICE}[ -]?)?(?:hour|hr|h)\b", re.IGNORECASE)
 _LISTED = re.compile(rf"(?<![\w.-])([A-Za-z][\w.]*\d\w*)(?: at|:| =)? ?"
                      rf"(?:[$€£]\s?({NUMBER.pattern})|({NUMBER.pattern})\s?[$€£])")  # fmt: skip

@@ -54,6 +54,7 @@ _UNITS: tuple[tuple[str, str, float], ...] = (
     ("step seconds", rf"{_N}\s?ms{_A}(?:step|iteration|it|iter)\b", 1e-3),
     ("price of energy", rf"{_N}\s?(?:{_SIGN}|EUR|USD|ct)?{_A}kWh\b", 1.0),
     ("carbon of energy", rf"{_N}\s?g(?: of)?(?: CO2e?(?:q)?)?{_A}kWh\b", 1e-3),
+    ("carbon of energy", rf"{_N}\s?kg(?: of)?(?: CO2e?(?:q)?)?{_A}kWh\b", 1.0),
     ("overhead of the site", rf"\bPUE (?:of |is |was )?({NUMBER.pattern})", 1.0),
     ("power of a device", rf"{_N}\s?W{_A}{_ANY_DEVICE}\b", 1e-3),
     ("energy", rf"{_N}\s?kWh\b", 1.0), ("energy", rf"{_N}\s?MWh\b", 1e3), ("energy", rf"{_N}\s?GWh\b", 1e6),
@@ -100,7 +101,8 @@ _ABOUT = re.compile(r"(?:\b(?:about|some|around|roughly|approximately|nearly|alm
                     r"at least|at most|well|good|circa|ca\.?|etwa|rund|knapp|environ|unos|unas|casi|cerca)|[~≈<>])"
                     r"\s?(?:de |of |that's )?[$€£]?$", re.IGNORECASE)  # fmt: skip
 _OTHERS = re.compile(r"\b(?:budget|quota|limit|planned|plans?|left|remaining|save[sd]?|saving|lost|loses?|wasted|used|queue|"
-                     r"chain|earlier|later|ago|more|less|fewer|against|instead|within|every|each|first|last|next|between|from|if|unless)\b",
+                     r"chain|earlier|later|ago|more|less|fewer|against|instead|within|every|each|first|last|next|between|"
+                     r"from|if|unless)\b",
                      re.IGNORECASE)  # fmt: skip
 """Figures of something else than what the rest of the sentence works out."""
 _SENTENCES = re.compile(rf"{ABBREVIATED}(?<=[^\d\s][.!?])\s(?=[^a-z])|(?<=\d[.!?])\s(?=[A-ZÀ-Ý*])|(?<=[;。])\s?|\s[–—]\s")
@@ -235,7 +237,9 @@ def _figures(sentence: str, start: int, ends: Sequence[tuple[int, int]]) -> Iter
 
 _DIGIT = re.compile(r"\d")
 _POINTED = re.compile(r"\d{1,3}\.\d{3}")
-_AT = re.compile(r"(?:\bat|@|\bzu|\bà|\ba|\bpor)\s?$")
+_AT = re.compile(r"(?:\bat|@|\bzu|\bà|\ba|\bpor|\b(?:rate|price|tariff|cost)(?: is| of| being)?|\b(?:Satz|Preis|Tarif) von|"
+                 r"\b(?:tarif|prix|tarifa|precio|prezzo|tariffa) (?:de|di)|\btimes|×|\bx)\s?(?:US|"
+                 r"\()?$", re.IGNORECASE)  # fmt: skip
 MOST_OF_A_PRICE = 100.0
 MOSTLY = 0.7
 FEWEST = {"tokens": 1e6, "samples": 5e3}

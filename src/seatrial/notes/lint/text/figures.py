@@ -22,10 +22,10 @@ MOST = 24
 _SPACED = r"\d{1,3}(?: \d{3})+(?![\d.,]*\d)(?:,\d+)?"
 _NUMBER = re.compile(rf"(?<![A-Za-z0-9_.^])(?<!\d[/,-])(?P<money>(?:US)?[$€£¥]\s?)?(?P<number>{_SPACED}|{NUMBER.pattern})")
 _SCALE = re.compile(
-    r"\s?(?:(?P<k>k(?!Wh|W|EUR|USD|g|m\b)|K|tausend|thousand|mil(?! mill)(?= )|mila|тыс\.?|千)|"
+    r"\s?(?:(?P<k>k(?!Wh|W|EUR|USD|g|m\b)|K|tausend|Tsd\.?|thousand|mil(?! mill)(?= )|mila|тыс\.?|千)|"
     r"(?P<m>M(?!i?B|Wh|W\b|FU|i)|Mio\.?|millions?(?: de| of)?|millionen|millones(?: de)?|milion\w*(?: di)?|milhoes(?: de)?|"
     r"mln\.?|млн\.?)|"
-    r"(?P<b>B(?!F)|bn|Mrd\.?|milliards?(?: de)?|milliarden|billions?(?: of)?|mil millones(?: de)?|miliard\w*(?: di)?|"
+    r"(?P<b>B(?!F)|bn|G(?=tok)|Mrd\.?|milliards?(?: de)?|milliarden|billions?(?: of)?|mil millones(?: de)?|miliard\w*(?: di)?|"
     r"bilhoes(?: de)?|mld\.?|млрд\.?)|(?P<t>T(?![FPBi])|trillions?|trilhoes|billones|Bio\.?|兆)|"
     r"(?P<wan>万|萬|만)|(?P<yi>億|亿|억))(?:(?![a-z])|(?=tok))", re.IGNORECASE)  # fmt: skip
 _CASED = {"m": "M", "b": "B", "t": "T"}
@@ -58,7 +58,9 @@ _UNITS: tuple[tuple[str, str], ...] = (
     ("GiB", r"GiB|Gio|ГиБ"), ("GB", r"GB|Go|Gbyte|ГБ"), ("MiB", r"MiB|MB|Mo"),
     ("MWh", r"MWh"), ("kWh", r"kWh"), ("kW", r"kW"), ("W", r"W(?:atts?)?"),
     ("kmoney", r"k\s?(?:EUR|USD|[$€£])"), ("Mmoney", r"M\s?(?:EUR|USD|[$€£])"),
-    ("money", r"[$€£]|EUR|USD|euros?|dollars?|dolares|dollari|евро|元|美元|円|ドル"),
+    ("money", r"[$€£₽]|EUR|USD|CHF|GBP|PLN|SEK|NOK|DKK|CZK|KRW|JPY|CNY|RMB|INR|euros?|dollars?|dolares|dollari|reais|"
+              r"zl(?:otych)?|"
+              r"kronor|kroner|francs?|franken|pounds?|yen|won|евро|руб\w*|元|美元|円|ドル|원|유로"),
     ("devices", _DEVICE), ("nodes", _NODE), ("steps", _STEPS),
     ("factor", r"[x×](?!\s?(?:\d|[AHVB]\d00|GPU|[TPDCE]P))|-?fach\w*|mal|fois|veces|volte|vezes|keer|раза?|倍|배|times"),
 )  # fmt: skip
@@ -215,7 +217,7 @@ def _figure(sentence: str, match: re.Match[str]) -> Figure | None:
     if many is not None and not many[0].isspace():
         name = next(name for name, group in many.groupdict().items() if group)
         letter = many[name]
-        if len(letter) > 1 or name not in _CASED or letter == _CASED[name]:
+        if len(letter) > 1 or name not in _CASED or letter in (_CASED[name], "G"):
             end, times = many.end(), _TIMES[name]
     unit = _UNIT.match(sentence, end)
     if unit is None and times > 1.0 and not match["money"]:  # `48 GPU` is no 4.8e4

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from seatrial.notes.lint.text.figures import plain
 
 ABBREVIATED = "".join(rf"(?<!\b{one}\.)" for one in (
-    "Mrd", "Mio", "Bio", "Mld", "mln", "mld", "ca", "i\\.e", "e\\.g", "approx", "avg", "resp", "bzw", "vs", "Std", "env", "max",
-    "min", "incl", "inkl", "z\\.B", "d\\.h", "млрд", "млн", "тыс", "т", "е"))
+    "Mrd", "Mio", "Bio", "Tsd", "Mld", "mln", "mld", "ca", "i\\.e", "e\\.g", "approx", "avg", "resp", "bzw", "vs", "Std", "env",
+    "max", "min", "incl", "inkl", "z\\.B", "d\\.h", "млрд", "млн", "тыс", "т", "е"))
 """Behind these no sentence ends."""
 _MONTHS = "(?:Jan|Feb|M[aä]r|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez)"
 ENDS = re.compile(rf"{ABBREVIATED}(?<=[^\d\s][.!?])\s|(?<=\d\.)\s(?=[A-ZÀ-Ý])(?!{_MONTHS})|(?<=%\.)\s|[。！？]")

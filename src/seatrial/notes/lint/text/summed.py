@@ -31,7 +31,9 @@ IN_ALL = re.compile(r"\b(?:in total|totals?|total(?:ling|led)|all in all|sums? (
                      r"so far|insgesamt|zusammen|gesamt|au total|en total|in totale|итого|всего|in all|somando|(?:al)?together|"
                      r"overall|sums?|summe|somme|suma|soma|somma|totale|totaal|itogo|(?:the )?(?:whole|entire) "
                      r"(?:training|run|campaign|project|schedule|pre-?training)|tutti insieme|nel complesso|samen|razem|"
-                     r"tillsammans|"
+                     r"tillsammans|all of (?:it|them|this|that)|the lot|the (?:whole )?bill|everything|le tout|tutto|alles|"
+                     r"das ganze|"
+                     r"all (?:two|three|four|five|six|seven|eight|\d{1,2})|"
                      r"ao todo|no total|sumando|en todo|sommando|en tout|aufsummiert)\b|合計|总计|合计|總計|합계|총합",
                      re.IGNORECASE)  # fmt: skip
 _OF_THE_ROWS = re.compile(r"\b(?:sums?|totals?) of (?:the|all|these|those)\b|\b(?:all|the) rows\b|\b(?:rows?|table) above\b|"
@@ -41,7 +43,8 @@ _OF_THE_ROWS = re.compile(r"\b(?:sums?|totals?) of (?:the|all|these|those)\b|\b(
 """Words by which a sentence says that its total is of the rows, and of nothing else."""
 _WORDS = ("total", "together", "overall", "insieme", "complesso", "samen", "razem", "tillsammans", "all in all", "sum",
           "add", "combined", "so far", "gesamt", "zusammen", "итого", "всего", "in all", "soma", "todo", "en tout", "somma",
-          "aufsumm", "whole", "entire", "somme", "합계", "총합", "合計", "总计", "合计", "總計")  # fmt: skip
+          "aufsumm", "whole", "entire", "somme", "합계", "총합", "the lot", " bill", "all of", "all t", "all f",
+          "everything", "le tout", "tutto", "alles", "ganze", "%", "合計", "总计", "合计", "總計")  # fmt: skip
 """Without one of these, in small letters, a text has no such sentence."""
 _LIST_OF_TOTALS = re.compile(
     r"#{1,6}\s*(?:the )?(?:(?:grand )?totals?|in total|sums?|overall|summen?|gesamt|insgesamt|totaux|totales|totali|totais|"
@@ -89,16 +92,62 @@ def check(sheet: Sheet) -> list[Finding]:
 
 
 def _sentence(sentence: Sentence, lines: tuple[str, ...], tables: list[list[Row]], file: str) -> Iterator[Finding]:
-    rows = _rows_above(tables, lines, sentence.line)
+    rows = rows_above(tables, lines, sentence.line)
     if len(rows) < FEWEST:
         return
     rows = _counted(rows, " ".join(lines[sentence.line - 1 : sentence.last]))
-    said = [_Said(one, sentence.line_at(one.start), sums) for one in figures(sentence.text)
-            if not one.bound and one.kind in ADDED and (sums := _sums(one, rows))]  # fmt: skip
-    yield from _told(said, file, _OF_THE_ROWS.search(sentence.text) is not None, rows, sentence.text)
+    margin = _margin(sentence.text)
+    its = [one for one in figures(sentence.text) if not one.bound and one.kind in ADDED]
+    said = [_Said(one, sentence.line_at(one.start), _and_more(one, its, sums, margin)) for one in its
+            if (sums := _sums(one, rows, sentence.text))]  # fmt: skip
+    many = counted(sentence.text)
+    if many and len(rows) not in many:
+        return  # of some of them: see `groups`
+    of_rows = _OF_THE_ROWS.search(sentence.text) is not None or len(rows) in many
+    yield from _told(said, file, of_rows, rows, sentence.text, margin is not None)
 
 
-def _rows_above(tables: list[list[Row]], lines: tuple[str, ...], number: int) -> list[Row]:
+_MARGIN = re.compile(
+    r"\b(?:on top|added|add|reserve|margin|contingenc\w+|buffer|head ?room|overhead|spare|slack|hinzu|zuschlag|aufschlag|"
+    r"reserve|"
+    r"puffer|marge|alea\w*|imprevus|reserve|margen|imprevist\w*|colchon|margine|imprevisti|margem|folga|toeslag|zapas\w*|"
+    r"rezerw\w*|запас\w*|резерв\w*)\b|余量|余裕|预留|予備|여유", re.IGNORECASE)  # fmt: skip
+"""More than the rows have, by a share that is said."""
+
+
+def _margin(text: str) -> Figure | None:
+    """The share that is put on top of a sum."""
+    its = [one for one in figures(text) if one.kind in ("percent", "efficiency") and 1 <= one.value <= 60]
+    return its[0] if len(its) == 1 and _MARGIN.search(text) else None
+
+
+def _and_more(one: Figure, its: list[Figure], sums: tuple[float, ...], margin: Figure | None) -> tuple[float, ...]:
+    """The sums of a figure, with and without what is put on top; the last is what it should be."""
+    if margin is None or not sums:
+        return sums
+    more = tuple((1 + margin.value / 100) * each for each in sums)
+    others = [other for other in its if other is not one and other.kind == one.kind]
+    least = any(other.near(sums[-1], NEAR) for other in others)
+    most = any(other.near(more[-1], NEAR) for other in others)
+    last = least or not most and one.start > margin.start
+    return (*sums, *more) if last else (*more, *sums)
+
+
+_COUNTED = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10, "zwei": 2,
+            "drei": 3, "vier": 4, "funf": 5, "sechs": 6, "deux": 2, "trois": 3, "quatre": 4, "cinq": 5, "dos": 2,
+            "tres": 3, "cuatro": 4, "cinco": 5, "due": 2, "tre": 3, "quattro": 4, "cinque": 5,
+            "세": 3, "네": 4, "두": 2, "다섯": 5}  # fmt: skip
+_ALL_OF = re.compile(rf"\b(?:all|the|alle|die|der|les|los|las|i|le|tutt[ei] e|os|as) (\d{{1,2}}|{'|'.join(_COUNTED)})\b(?! %)|"
+                     rf"({'|'.join(one for one in _COUNTED if not one.isascii())}) ", re.IGNORECASE)  # fmt: skip
+
+
+def counted(text: str) -> set[int]:
+    """How many rows it speaks of: `all four together`, `the two main runs`."""
+    counts = [match[1] or match[2] for match in _ALL_OF.finditer(text)]
+    return {int(one) if one.isdecimal() else _COUNTED[one.casefold()] for one in counts}
+
+
+def rows_above(tables: list[list[Row]], lines: tuple[str, ...], number: int) -> list[Row]:
     """Of the last table above a line, in its section."""
     above = [rows for rows in tables if (rows[-1].record.source_line or 0) < number]
     rows = max(above, key=lambda rows: rows[-1].record.source_line or 0, default=[])
@@ -133,7 +182,7 @@ def _counted(rows: list[Row], line: str) -> list[Row]:
 
 def _listed(lines: tuple[str, ...], number: int, tables: list[list[Row]], file: str) -> Iterator[Finding]:
     """Totals one below the other, under a heading that says so: `- GPU hours: 429,100`."""
-    rows = _rows_above(tables, lines, number)
+    rows = rows_above(tables, lines, number)
     if len(rows) < FEWEST:
         return
     said: list[_Said] = []
@@ -151,11 +200,11 @@ def _listed(lines: tuple[str, ...], number: int, tables: list[list[Row]], file: 
 _OF_TRAINING = re.compile(r"^(?:total|training|wall clock|wall|in training|all) ", re.IGNORECASE)
 
 
-def _sums(one: Figure, rows: Sequence[Row]) -> tuple[float, ...]:
+def _sums(one: Figure, rows: Sequence[Row], text: str = "") -> tuple[float, ...]:
     """What the rows add up to in the column of such figures; of tokens also what steps give, of hours of devices what hours."""
     columns = _whole(one.kind, rows)
-    if len({column.heading for column in columns}) == 1:
-        column = columns[0]
+    column = spoken_column(columns, text)
+    if column is not None:
         return math.fsum(column.printed.values()), math.fsum(column.values.values())
     if columns:
         return ()
@@ -168,6 +217,20 @@ def _sums(one: Figure, rows: Sequence[Row]) -> tuple[float, ...]:
             return tuple(math.fsum(value * (row.world or 0) for row, value in its.items())
                          for its in (hours[0].printed, hours[0].values))  # fmt: skip
     return ()
+
+
+def spoken_column(columns: Sequence[Column], text: str) -> Column | None:
+    """The only one, or of several the one whose heading a sentence repeats: `MWh for the site`."""
+    if len({column.heading for column in columns}) < 2:
+        return columns[0] if columns else None
+    words = {column.heading: {*_WORDS_OF.findall(plain(column.heading).casefold())} for column in columns}
+    spoken = {*_WORDS_OF.findall(text.casefold())}
+    named = [column for column in columns if spoken & words[column.heading].difference(
+        *(its for heading, its in words.items() if heading != column.heading))]  # fmt: skip
+    return named[0] if len(named) == 1 else None
+
+
+_WORDS_OF = re.compile(r"[^\W\d_]{2,}")
 
 
 def _whole(kind: str, rows: Sequence[Row]) -> list[Column]:
@@ -221,7 +284,7 @@ def _keeps(row: Row, kind: str, rows: list[Row]) -> bool:
     return abs(hours.printed[row] * row.world / its.printed[row] - 1) < NEAR
 
 
-def _told(said: list[_Said], file: str, of_rows: bool, rows: list[Row], text: str) -> Iterator[Finding]:
+def _told(said: list[_Said], file: str, of_rows: bool, rows: list[Row], text: str, more: bool = False) -> Iterator[Finding]:
     said = [one for one in said if one.agrees or not text or not _of_named(one.figure, rows, text)]
     proven = of_rows or any(one.agrees for one in said)
     for one in said:
@@ -239,7 +302,7 @@ def _told(said: list[_Said], file: str, of_rows: bool, rows: list[Row], text: st
         lasts = figure.kind == "hours"  # of runs at the same time no sum
         if figure.kind == "tokens" and not of_rows and not typed and _is_of_one(figure, rows):
             continue  # `the cheapest way to 8B tokens`
-        plainly = bool(text) and not figure.about and not _MORE.search(text)
+        plainly = bool(text) and not figure.about and (more or not _MORE.search(text))
         sure = typed or proven and not (lasts and not of_rows)
         if blamed is not None:
             yield blamed
