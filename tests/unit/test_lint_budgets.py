@@ -193,7 +193,7 @@ def test_a_rate_that_is_mended_is_mended_for_the_shares_of_others(lint):
     ("At the rate of the last row this is 5.5 days on 64 GPUs, or 8,390 GPU-hours.", None),
     ("At the rate of the last row this is 5.5 days on 64 GPUs, or 1,049 GPU-hours.", "8,392"),
     ("Training takes 12 days on 256 H100s (73,728 GPU hours).", None),
-    ("Training takes 12 days on 256 H100s (7,373 GPU hours).", "73,730"),
+    ("Training takes 12 days on 256 H100s (7,373 GPU hours).", "73,728"),
     ("Das sind 10 Tage auf 32 GPUs, also 960 GPU-Stunden.", "7680"),
     ("We had 12 days on 256 GPUs and used 50,000 GPU hours of them.", None),
     ("5 days on 64 GPUs or 10 days on 32 GPUs: 960 GPU hours a node.", None),

@@ -48,6 +48,7 @@ from seatrial.notes.lint.text import (
     groups,
     of_nodes,
     pairs,
+    reckons,
     spoken,
     summed,
     told,
@@ -75,9 +76,9 @@ OF_COLUMNS: tuple[Rule, ...] = (relations.learn, cumulative.check, lasting.check
                                 sums.check, matrices.check)  # fmt: skip
 """Those that ask of no row whether it is a run."""
 BESIDES: tuple[Rule, ...] = (
-    dates.check, budgets.check, groups.check, compute.check, reckoned.check, pairs.check, spoken.check, told.check,
-    claimed.check,
-    counted.check, denied_shape.check, denied.column_otherwise, denied.nodes_otherwise, shapes.check, experts.check_spread,
+    dates.check, budgets.check, groups.check, reckons.check, compute.check, reckoned.check, pairs.check, spoken.check,
+    told.check, claimed.check, counted.check, denied_shape.check, denied.column_otherwise, denied.nodes_otherwise,
+    shapes.check, experts.check_spread,
     dated.check, status.fits_by_need, peaks.check, arrows.check, meshes.check_slices,
 )  # fmt: skip
 """Those that speak of lines of which nothing else was said, in either kind of table."""

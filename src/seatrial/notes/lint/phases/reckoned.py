@@ -102,7 +102,7 @@ _ABOUT = re.compile(r"(?:\b(?:about|some|around|roughly|approximately|nearly|alm
                     r"\s?(?:de |of |that's )?[$€£]?$", re.IGNORECASE)  # fmt: skip
 _OTHERS = re.compile(r"\b(?:budget|quota|limit|planned|plans?|left|remaining|save[sd]?|saving|lost|loses?|wasted|used|queue|"
                      r"chain|earlier|later|ago|more|less|fewer|against|instead|within|every|each|first|last|next|between|"
-                     r"from|if|unless)\b",
+                     r"from|if|unless|including|storage|plus)\b|%",
                      re.IGNORECASE)  # fmt: skip
 """Figures of something else than what the rest of the sentence works out."""
 _SENTENCES = re.compile(rf"{ABBREVIATED}(?<=[^\d\s][.!?])\s(?=[^a-z])|(?<=\d[.!?])\s(?=[A-ZÀ-Ý*])|(?<=[;。])\s?|\s[–—]\s")

@@ -137,7 +137,8 @@ _COUNTED = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "e
             "drei": 3, "vier": 4, "funf": 5, "sechs": 6, "deux": 2, "trois": 3, "quatre": 4, "cinq": 5, "dos": 2,
             "tres": 3, "cuatro": 4, "cinco": 5, "due": 2, "tre": 3, "quattro": 4, "cinque": 5,
             "세": 3, "네": 4, "두": 2, "다섯": 5}  # fmt: skip
-_ALL_OF = re.compile(rf"\b(?:all|the|alle|die|der|les|los|las|i|le|tutt[ei] e|os|as) (\d{{1,2}}|{'|'.join(_COUNTED)})\b(?! %)|"
+_ALL_OF = re.compile(rf"\b(?:all|the|alle|die|der|les|los|las|i|le|tutt[ei] e|os|as) "
+                     rf"(\d{{1,2}}|{'|'.join(_COUNTED)})\b(?! ?%|[.,]?\d)|"
                      rf"({'|'.join(one for one in _COUNTED if not one.isascii())}) ", re.IGNORECASE)  # fmt: skip
 
 
