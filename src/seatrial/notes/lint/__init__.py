@@ -38,6 +38,7 @@ from seatrial.notes.lint.rows import (
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.lint.text import (
     budgets,
+    bytes_of,
     claimed,
     compared,
     counted,
@@ -76,8 +77,8 @@ OF_COLUMNS: tuple[Rule, ...] = (relations.learn, cumulative.check, lasting.check
                                 sums.check, matrices.check)  # fmt: skip
 """Those that ask of no row whether it is a run."""
 BESIDES: tuple[Rule, ...] = (
-    dates.check, budgets.check, groups.check, reckons.check, compute.check, reckoned.check, pairs.check, spoken.check,
-    told.check, claimed.check, counted.check, denied_shape.check, denied.column_otherwise, denied.nodes_otherwise,
+    dates.check, bytes_of.check, budgets.check, groups.check, reckons.check, compute.check, reckoned.check, pairs.check,
+    spoken.check, told.check, claimed.check, counted.check, denied_shape.check, denied.column_otherwise, denied.nodes_otherwise,
     shapes.check, experts.check_spread,
     dated.check, status.fits_by_need, peaks.check, arrows.check, meshes.check_slices,
 )  # fmt: skip
