@@ -153,7 +153,7 @@ class _Sentence:
             if all(match.end() <= one.start or one.end <= match.start() for one in self.figures):
                 its.append(Figure("tokens", match[place], match.start(place), match.end(place + 1),
                                   (float(decimal(match[place])) * scale,), scale))  # fmt: skip
-        return sorted(its, key=lambda one: one.start)
+        return sorted((one for one in its if 0 < one.value < digits.MOST_WORKED_OUT), key=lambda one: one.start)
 
     @cached_property
     def rates(self) -> list[Figure]:
@@ -167,7 +167,7 @@ class _Sentence:
             if before and not any(one.start <= match.start(1) < one.end for one in self.figures):
                 scale = before[-1].scale
                 its.append(Figure("hours", match[1], match.start(1), match.end(1), (float(decimal(match[1])) * scale,), scale))
-        its.sort(key=lambda one: one.start)
+        its = sorted((one for one in its if 0 < one.value < digits.MOST_WORKED_OUT), key=lambda one: one.start)
         if not its and self.tokens:
             one = _ONE_DAY.search(self.text)
             at = next((at for at, group in enumerate(one.groups()) if group is not None), 0) % 3 if one is not None else 0

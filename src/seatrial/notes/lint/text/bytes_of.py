@@ -18,9 +18,10 @@ from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.lint.text.figures import plain
 from seatrial.notes.lint.text.sentences import Sentence
+from seatrial.notes.read.sound import MOST_MEASURED
 from seatrial.tables.headings import NUMBER, decimal
 
-MOST_LINES, NEAR, OFF, FAR, MOST_SIZES = 4000, 0.045, 0.12, 1100.0, 12
+MOST_LINES, NEAR, OFF, MOST_SIZES, MOST_BYTES = 4000, 0.045, 0.12, 12, 64
 _BYTES = {"two": 2.0, "four": 4.0, "six": 6.0, "eight": 8.0, "ten": 10.0, "twelve": 12.0, "sixteen": 16.0, "eighteen": 18.0}
 _EACH = re.compile(rf"(?<![\w.,])({NUMBER.pattern}|{'|'.join(_BYTES)})[ -]?(?:bytes?|octets?|バイト|字节|байт\w*|바이트|B)"
                    r"(?: ?/ ?| per | a | an | je | pro | par | por | por cada | per ogni | al | na | на |每|毎)"
@@ -71,15 +72,20 @@ def _judged(file: str, sentence: Sentence, lines: tuple[str, ...]) -> Iterator[F
             for match in _EACH.finditer(text)]  # fmt: skip
     if _WEIGHTS.search(text) and (each or not _STATES.search(text)):
         each += [(match.start(), match.end(), _TYPES[match[1].casefold()]) for match in _TYPE.finditer(text)]
+    each = [one for one in each if 0 < one[2] <= MOST_BYTES]
     sizes = _sizes(lines)
     labels = [float(decimal(match[1])) * {"B": 1e9, "M": 1e6}[match[2]] for match in _LABEL.finditer(text)]
+    labels = [label for label in labels if label]
     named = [[size for size in sizes if abs(size / label - 1) < 0.2] or [label] for label in labels]
     own = named[0] if len(named) == 1 else sizes if not named else []
     if not each or not own or max(own) > 1.05 * min(own) or len(sizes) > MOST_SIZES:
         return
     counts = {int(one) for one in re.findall(r"(?<![\w.,])\d{1,4}(?![\w.,]*\d)", text)} | {1}
     counts |= {a * b for a in counts for b in counts if a * b < 10000}
+    counts -= {0}
     for match in _SIZE.finditer(text):
+        if not 0 < float(decimal(match[1])) < MOST_MEASURED:
+            continue
         place, bytes_ = min((min(abs(match.start() - end), abs(start - match.end())), value) for start, end, value in each)
         before = text[: match.start()]
         behind = text[match.end() :].strip()
@@ -88,10 +94,10 @@ def _judged(file: str, sentence: Sentence, lines: tuple[str, ...]) -> Iterator[F
         values = [float(decimal(match[1])) * unit for unit in _UNITS[match[2]]]
         half = 0.5 * 10.0 ** -digits.places(match[1]) / float(decimal(match[1]))
         parts = {value for _, _, value in each} | {sum(value for _, _, value in each), 2.0, 4.0}
-        known = {size for size in (*sizes, *labels, *own) if size}
+        known = {*sizes, *labels, *own}
         parts = {part for part in parts if part == bytes_ or part not in (2.0, 4.0)}
         if any(abs(value / (size * part / count) - 1) < NEAR + half for value in values for size in known for part in parts
-               for count in counts if count and part):  # fmt: skip
+               for count in counts):  # fmt: skip
             continue
         meant = own[0] * bytes_ / _UNITS[match[2]][0]
         off = abs(math.log(float(decimal(match[1])) / meant))

@@ -123,7 +123,7 @@ def _mean(file: str, sentence: Sentence, rows: list[Row]) -> Iterator[Finding]:
     if one is None and energy is not None:
         scale = {"k": 1.0, "M": 1e3}.get(energy[2], 1e-3)
         one = Figure("energy", energy[1], energy.start(1), energy.end(), (float(digits.plain(energy[1])) * scale,), scale)
-    if one is None or one.bound:
+    if one is None or one.bound or not 0 < one.value < digits.MOST_WORKED_OUT:
         return
     below = _column(kind, rows, text)
     wanted = "money" if one.kind.startswith("price") else one.kind

@@ -132,6 +132,7 @@ def _read(text: str) -> dict[str, list[Figure]]:
     for match in _WEEKS.finditer(text):
         scale = 168.0 if match[2] else 24.0
         own.append(Figure("hours", match[1], match.start(1), match.end(1), (_SPELLED[match[1].casefold()] * scale,), scale))
+    own = [one for one in own if 0 < one.value < digits.MOST_WORKED_OUT]
     taken = [(one.start, one.end) for one in own]
     for one in told:
         if any(start < one.end and one.start < end for start, end in taken):
