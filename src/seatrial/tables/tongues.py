@@ -30,8 +30,10 @@ memory: pamet, pamieci, pameti, minne
 tokens: jetons, jeton, fichas, tokeny, tokenow, токены, токенов, tokenu
 samples: echantillons, muestras, beispiele, proben, campioni, amostras, probki, примеров, образцов
 samples: ejemplos, exemplos, exemples, esempi, voorbeelden, przyklady, przykladow
+layers: vrstvach, шари, шарів, katman, warstwami, vrstvami
 layers: couches, capas, schichten, strati, camadas, lagen, warstwy, warstw, слои, слоев, слоя, vrstvy, vrstev
-heads: tetes, cabezas, koepfe, kopfe, cabecas, teste, glowice, glowic, glow, голов, головы, koppen
+heads: hlav, hlavy, glow, huvuden, koppen, basligi, aufmerksamkeitskopfe, aufmerksamkeitskopfen, aufmerksamkeitskoepfe
+heads: tetes, cabezas, koepfe, kopfe, cabecas, teste, glowice, glowic, голов, головы
 model: modele, modelo, modell, modello, модель, modelu, модели
 size: taille, tamano, groesse, grosse, dimensione, tamanho, modellgrosse, modellgroesse, размер, grootte
 batch: lots, lote, lotto, stapel, батч, пакет, partia, partii, партия, батча
@@ -44,19 +46,35 @@ total: gesamt, insgesamt, totale, totaal
 hidden: cachee, oculta, oculto, verborgene, versteckte, nascosta, ukryty, ukryta, скрытыи, скрытая, ukryte, ukrytych
 step time: schrittdauer, iterationszeit, iterationsdauer
 batch size: batchgroesse, batchgrosse, stapelgroesse, stapelgrosse, losgrosse, losgroesse
+micro batch size: мікробатч, mikrodavka, mikrodavky, mikrowsad, microlots, micropartida
+batch: wsad, davka, davku
 micro batch size: микробатч, микробатча, mikrobatch, microlot, microlote, microbatch, mikrobatchgrosse, mikrobatchgroesse
 global batch size: globalbatch, globalbatchgrosse, globalbatchgroesse, gesamtbatch, gesamtbatchgrosse, gesamtbatchgroesse
 global: globale, globaler, globales, globalen, глобальныи, globalny, globalna, globalne, globalni, глобальная, глобального
 effective: efectivo, efectiva, effectif, effettivo, effektiv, effektive, effektiver, efetivo, эффективныи, effectief
 sequence: secuencia, sequenz, sequenza, sequencia, sekwencji, sekwencja, последовательности, sekvence, sekvens, sequentie
+sequences: послідовностеи, sequenze, reeksen, dizi
 sequences: secuencias, sequenzen, sekwencje, sequencias, sequenze, sekvenser, sekvenci, sequenties, последовательностеи
-context: contexto, contexte, kontext, contesto, kontekst
+context: contexto, contexte, kontext, contesto, kontekst, контекст, контекста, контексте, baglam
+parallelism: paralelismo, parallelisme, parallelismus, parallelitat, parallelitaet, parallelismo, параллелизм, параллелизма
+parallelism: paralelizm, paralelismus, parallellism, паралелізм, parallellisme
+tensor parallel: tensorparallelitat, tensorparallelitaet, tensorparallelismus, tensorparallellism, tensorparallel
+pipeline parallel: pipelineparallelitat, pipelineparallelitaet, pipelineparallelismus
+data parallel: datenparallelitat, datenparallelitaet, datenparallelismus
+context parallel: kontextparallelitat, kontextparallelitaet
+expert parallel: expertenparallelitat, expertparallellism
+tensor: tenseur, tenseurs, tensores, tensoriale, tensorial, tensoren, тензорныи, тензорного, tensorowy, tensorovy
+pipeline: конвеиер, конвеиера, конвеиерныи, potok, potoku
+everywhere: везде, uberall, partout, overal, vsude, wszedzie, overallt
+depth: tiefe, profondeur, profundidad, profundidade, profondita, djup, diepte, глубина
+width: ancho, ancha, breed, bredd, modellbreite, largeur, siroka, ширину, шириной
 width: breite, largeur, anchura, larghezza, szerokosc, ширина, breedte, largura
 dimension: размерность, размерности, wymiar
 sequence length: sequenzlange, sequenzlaenge, kontextlange, kontextlaenge
 length: longueur, longitud, laenge, lange, lunghezza, comprimento, dlugosc, длина, dlugosci, delka, lengte, longueurs, длины
 recompute: recalcul, recalculo, neuberechnung, ricalcolo
-vocabulary: vokabular, vocabulaire, vocabulario, vocabolario, slownik, словарь, словаря, slovnik, woordenschat
+vocabulary: vocabolario, slovnik, словник, sozluk, ordforrad, woordenschat, словаря, словарем
+vocabulary: vokabular, vocabulaire, vocabulario, slownik, словарь
 throughput: debit, rendimiento, durchsatz, tokendurchsatz, vazao, desempenho, przepustowosc, doorvoer
 throughput: производительность, przepustowosci, propustnost, скорость
 parameters: parametros, parametres, parametri, parametrow, параметров, параметры
@@ -69,9 +87,10 @@ MB: Mo
 MiB: Mio
 per node: je knoten, pro knoten, par noeud, por nodo
 peak: spitze, pic, pico, пик, piek
-each: jeweils, chacun, chacune, cada
+each: elk, ieder, каждом, kazdym, kazdem, vardera, кожному, jeweils, chacun, chacune, cada
 efficiency: effizienz, efficacite, eficiencia, efficienza, wydajnosc, efektywnosc, эффективность, efficientie, verimlilik
 days: jours, dias, tage, giorni, dni, днеи, дни
+accumulation: накопичення, накопл, accumulo, accumuler, accumulant, akkumulieren, acumulando, birikim
 accumulation: acumulacion, acumulacao, akkumulation, akumulacja
 accumulation: akumulacji, akumulace, accumulazione, accumulatie, ackumulering, накопление, накопления
 percent: prozent, pourcentage, porcentaje, percentuale, procent
@@ -83,6 +102,7 @@ _WEAK = """
 per: par, por, pro, je, na, на
 of: de, du, des, von, del
 batch: lot
+without: ohne, sans, sem, senza, bez, без, utan, zonder, geen, keine
 with: avec, mit, con
 step: pas
 the: le, la, les, el, los, der, die, das
@@ -111,11 +131,11 @@ throughput: スループット, 吞吐量, 吞吐
 tokens: トークン数, トークン, 令牌, 词元
 samples: サンプル数, サンプル, 样本数, 样本
 memory: メモリ使用量, メモリ, 显存占用, 峰值显存, 显存, 内存
-sequence length: シーケンス長, 系列長, 文脈長, 序列长度, 上下文长度, 序列长
+sequence length: シーケンス長, 系列長, 文脈長, コンテキスト長, 序列长度, 上下文长度, 序列长, 上下文, 문맥
 hidden size: 隠れ次元, 隠れ層, 隠れサイズ, 隠れ, 隐藏维度, 隐藏层维度, 隐层维度, 隐藏大小, 隐藏维, 隐层维
 layers: レイヤー数, レイヤ数, 層数, 层数, 层, 層
 heads: ヘッド数, ヘッド, 注意力头数, 头数, 注意力头, 头
-vocabulary: 語彙数, 語彙, 词表大小, 词表
+vocabulary: 語彙数, 語彙, 词表大小, 词表, 어휘 크기, 어휘 수, 어휘, 단어장
 model: モデル, 模型
 size: サイズ, 参数量, パラメータ数
 parameters: パラメータ, 参数
@@ -123,6 +143,11 @@ groups: グループ, 组
 gradient accumulation: 勾配累積, 勾配蓄積, 梯度累积步数, 梯度累积, 累积步数, 그래디언트 누적, 그레이디언트 누적, 누적
 accumulation: 蓄積, 累積, 累积
 iteration: 反復, イテレーション, 迭代, 반복
+tensor parallel: 张量并行, テンソル並列, 텐서 병렬
+pipeline parallel: 流水线并行, パイプライン並列, 파이프라인 병렬, 流水线
+context parallel: 上下文并行, コンテキスト並列, 컨텍스트 병렬
+expert parallel: 专家并行, エキスパート並列, 전문가 병렬
+data parallel: 数据并行, データ並列, 데이터 병렬
 without recompute: 再計算なし, 无重计算, 不重计算
 recompute: 再計算, 重计算
 ms: ミリ秒, 毫秒
@@ -149,7 +174,6 @@ samples: 샘플
 memory: 메모리
 sequence length: 시퀀스 길이
 layers: 레이어 수, 레이어, 층 수, 층수, 층
-vocabulary: 어휘 크기, 어휘 수, 어휘, 단어장
 parameters: 파라미터 수, 파라미터, 매개변수 수, 매개변수
 groups: 그룹
 heads: 어텐션 헤드, 헤드 수, 헤드
@@ -159,6 +183,7 @@ s: 초
 """
 """Words of tongues that leave no space between them."""
 _LIGATURES = str.maketrans({"œ": "oe", "Œ": "Oe", "ß": "ss", "æ": "ae", "ł": "l", "Ł": "L", "ø": "o"})
+_EITHER_CASE = str.maketrans({"ı": "i", "ſ": "s", "\u0307": ""})
 
 
 def words_of(text: str) -> dict[str, str]:
@@ -186,6 +211,11 @@ _MARKS = re.compile(r"[\u0300-\u036f]")
 def plain_letters(text: str) -> str:
     """Without accents and ligatures."""
     return text if text.isascii() else _MARKS.sub("", unicodedata.normalize("NFKD", text.translate(_LIGATURES)))
+
+
+def lowered(word: str) -> str:
+    """In small letters, as patterns that take either case match it: a Turkish ı is an i to them."""
+    return word.lower() if word.isascii() else word.lower().translate(_EITHER_CASE)
 
 
 def fromsigns_of(text: str) -> str:

@@ -15,7 +15,7 @@ from functools import lru_cache
 from seatrial.columns import LAYOUT
 from seatrial.notes.read.parsing import DTYPES
 from seatrial.tables.headings import accumulates, clean, normal, setting
-from seatrial.tables.tongues import in_english
+from seatrial.tables.tongues import in_english, lowered
 
 ACCUMULATION = "accumulation"
 """Stands among the fields, though a record has none for it."""
@@ -118,7 +118,7 @@ def _said(kind: str, match: re.Match[str]) -> dict[str, object]:
     if kind == "tokens":
         return {"seq": counts[0]} if 128 <= counts[0] <= 4_194_304 else {}
     if kind == "dtype":
-        return {"dtype": DTYPES[match[0].lower()]}
+        return {"dtype": DTYPES[lowered(match[0])]}
     if kind == "model":
         return {"size_label": _SHORT_SIZE.sub(r"\1.\2B", match[0].strip().removesuffix(" params"))}
     return {"machine": match[0].strip()}

@@ -22,166 +22,40 @@ from seatrial.notes.read.led import led_sections
 from seatrial.notes.read.outline import HEADING, Chapters, Tree
 from seatrial.notes.read.scan import Token, is_delimiter, is_rule, scan
 from seatrial.notes.read.sound import MOST_COUNTED
+from seatrial.notes.read.spelt import has_numbers, in_digits, spelt
 from seatrial.notes.read.wikitables import pipes_of_wiki
+from seatrial.notes.read.wordings import CUES, DEVICE, EACH_OF, LOOSELY, OF_DEVICES, SURE, values_of
 from seatrial.record import Record
 from seatrial.tables.headings import clean
 from seatrial.tables.tongues import in_english
 
-_N = r"(\d{1,3}(?:,\d{3})+(?!\d)(?:\.\d+)?|\d+(?:\.\d+)?)\s?([kK]?)(?![\w%.]*\d)"
-_LENGTHS = "(?:256|512|768|1024|1536|2048|3072|4096|6144|8192|12288|16384|32768|65536|131072)"
-_IS = r"\s*(?:\bof\b|\bis\b|=|:)?\s*"
-_NO_TOKENS = r"(?!\s?[MBmb]\b|\s?(?:[MkB] ?)?tok)"
-_DEVICE = r"(?:[AHVBP]\d{2,3}s?|MI\d+X?|GH200|GPUs?|cards|devices|accelerators|processes|ranks)"
-_EACH_OF = "| a| po| по| da| zu(?: je)?"
-_NO_PART = "".join(f"(?<!{part} )" for part in ("ffn", "mlp", "head", "heads", "expert", "experts", "of", "is", "are",
-                                                         "latent", "rank", "state", "key", "query", "value", "inner"))
-"""How wide a part of a layer is: `heads of 128`, `experts 1408 wide`."""
-PATTERNS: dict[str, tuple[str, ...]] = {
-    "layers": (rf"\b(?:num_|n_?)?(?:hidden_)?layers?{_IS}{_N}", rf"{_N}[ -](?:transformer )?layers?\b", rf"\bl\s?=\s?{_N}"),
-    "hidden": (
-        rf"\b(?:n_?)?hidden(?:[ _-](?:size|dim(?:ension)?|width))?{_IS}{_N}",
-        rf"{_NO_PART}\b(?:d_?model|(?:model )?width|dim|dimension(?=[ =:]{{1,3}}\d{{3}})|"
-        rf"emb(?:ed(?:ding)?)?(?:[ _-]dim(?:ension)?)?){_IS}{_N}",
-        rf"{_N}[ -]hidden\b",
-        rf"{_NO_PART}(?<![\w.,])(?=\d[\d,]{{2}}){_N}[ -]wide\b",
-        r"(?<![\w.])d[ =]{0,3}(\d{3,5})()(?![\d.,]\d|\w)",
-        rf"\bh\s?=\s?{_N}",
-    ),
-    "kv_heads": (
-        rf"{_N}[ -](?:(?:kv|key[ -/]value)[ -](?:heads?|groups?)|query[ -]groups?)\b",
-        rf"{_N} groups?(?: of)? (?:kv|key[ -/]values?)\b",
-        rf"\bheads?{_IS}\d{{1,3}} ?/ ?{_N}",
-        rf"\bgqa(?: with|,| \(|-)? ?{_N}(?: groups?)?\b",
-        rf"(?<![\w.]){_N} (?:heads )?(?:(?:de|of|for|fur|pour|для|per)(?: the| las| les| le)? )?"
-        r"(?:kv|k/v|keys?\b|cles?\b|clave|chiav|schluss|ключ)(?! ?cache)",
-        rf"\bheads?\b ?[/,(]+ ?{_N} (?:kv|key[ -/]values?)\b",
-        rf"\b(?:(?:num_|n_)?(?:key[_ /-]value|kv)[ _-]heads?|(?:num_)?query[ _-]groups?|gqa){_IS}{_N}",
-        rf"\bn?_?kv\s?=\s?{_N}",
-        rf"{_N} (?:of them )?for (?:the )?(?:kv|keys?(?:(?: and |/)values?)?)\b",
-        rf"(?<=\d)/{_N} (?=heads\b)",
-    ),
-    "heads": (
-        rf"(?<!kv )(?<!kv-)(?<!kv_)(?<!value )\b(?:num_|n_?)?(?:attention_)?heads?(?! of\b){_IS}{_N}",
-        rf"{_N}[ -](?:attention |query |q )?heads?\b",
-        rf"{_N} query and\b",
-        rf"\ba\s?=\s?{_N}",
-    ),
-    "ffn": (rf"\b(?:d_?ff|ffn|feed[ -]forward|intermediate|mlp|\w+glu)"
-            rf"(?:[ _-](?:hidden|size|dim(?:ension)?|width))*{_IS}{_N}",),
-    "seq": (
-        rf"\b(?:seq(?:uence)?(?:[ _-]?len(?:gth)?)?|context(?:[ _-]len(?:gth)?)?|max_target_length|block[ _]size){_IS}{_N}",
-        rf"{_N}[ -](?:tokens? )?(?:context|sequence length)\b",
-        rf"{_N}[ -]tokens? ?(?:per|a|/|each) ?(?:sequence|sample)\b",
-        rf"\b(?:sequences|samples|examples) (?:of|(?:padded|packed|truncated|cut|cropped) (?:to|at)) {_N}(?: tokens)?\b",
-        rf"\bs\s?=\s?{_N}",
-        rf"\bT\s?=\s?(?:(?={_LENGTHS}(?!\w))|(?=\d{{1,3}}k)){_N}",
-    ),
-    "vocab": (rf"\bvocab(?:ulary)?(?:[ _-](?:size|length))?{_IS}{_N}", rf"\bV\s?=\s?{_N}"),
-    "gbs": (
-        rf"\b(?:(?:global|total|effective|overall)[ _-]?batch|batch[ _-](?:global|total|effective))(?:[ _-]?size)?"
-        rf"(?:\s*\((?=\d))?{_IS}{_N}{_NO_TOKENS}",
-        rf"\bGBS{_IS}{_N}{_NO_TOKENS}",
-        rf"\bbatch(?:es)? of {_N}{_NO_TOKENS}\s?(?:sequences|samples)\b",
-    ),
-    "mbs": (rf"\b(?:micro[ _-]?|local[ _-]|per[ -](?:device|gpu|chip|rank)[ -])batch(?:[ _-]?size)?{_IS}{_N}{_NO_TOKENS}",
-            rf"\bMBS{_IS}{_N}"),
-    "tp": (rf"\bTP{_IS}{_N}", rf"\btensor[ _-](?:model[ _-])?parallel(?:ism)?(?:[ _-](?:size|degree))?{_IS}{_N}"),
-    "pp": (rf"\bPP{_IS}{_N}", rf"\bpipeline[ _-](?:model[ _-])?parallel(?:ism)?(?:[ _-](?:size|degree))?{_IS}{_N}"),
-    "gpus": (
-        rf"\bnodes?\s?=\s?(\d+)()\s?(?:[\w-]+ )?{_DEVICE}\b",
-        rf"\b(?:on|with|using|across|,) (\d+)()\s?[x×]?\s?(?:[\w-]+ )?{_DEVICE}\b"
-        r"(?![^.|\n\d]{0,14}?(?:\bper\b|/|\ba\b|each) ?node)",
-    ),
-    "procs_per_node": (
-        rf"\b(\d+)()\s?[x×]?\s?(?:[\w-]+ ){{0,3}}?{_DEVICE}\b[^.|\n\d]{{0,12}}?(?:\bper\b|/|\ba\b|\beach\b) ?node",
-        rf"\bnodes?\b,? ?(?:of|with|has|have|each(?: with| has)?|are|contains?{_EACH_OF})? ?(\d+)()\s?[x×]?\s?"
-        rf"(?:[\w-]+ ){{0,2}}?{_DEVICE}\b",
-        rf"\b(\d)()\s?[x×]\s?(?:[\w-]+ )?{_DEVICE}\b",
-        r"\b(\d+)()-GPU nodes?\b",
-        r"\bnodes of (\d{1,2})()(?=\s*(?:[.,;)]|$))",
-        rf"\b{_DEVICE}\b[^.|\n\d]{{0,4}}(?:\(?\d+ ?Gi?B\)?)?[ ,;:(]+(\d+)() (?:of them )?"
-        r"(?:per|a|to a|in a|in each|on each) node\b",
-    ),
-}
-"""Field -> what a sentence may say, the surest first; each with a number and perhaps a k for thousands."""
-_NO_STEP = "".join(f"(?<!{what} {verb} )" for what in ("step", "iteration", "update", "batch")
-                   for verb in ("is", "has", "sees", "takes", "=", "of"))  # fmt: skip
-_NO_STEP += "".join(f"(?<!{what}s {sign})" for what in ("sequence", "sample", "seq") for sign in ("= ", "≈ ", r"\(", "→ "))
-"""`a step is 16k tokens`, `8 sequences = 16k tokens`, and `2 × 2048 tokens` a pair: not the length of one sequence."""
-LOOSE: dict[str, tuple[str, ...]] = {
-    "seq": (rf"(?=\d)(?<![x×*\d.,])(?<![x×*] ){_NO_STEP}{_N}[ -]tokens?\b(?! ?(?:per|/|a|in|of|global|for|budget)\b)(?!/)",
-            rf"(?:^|[,;(]) ?length{_IS}(?={_LENGTHS}(?!\w)){_N}"),
-    "gbs": (rf"(?<!micro )(?<!micro-)(?<!local )(?<!per )(?<![\w-])batch{_IS}{_N}{_NO_TOKENS}"
-            r"(?! (?:per|a|each)| ?[x×*] ?\d)",
-            rf"\b{_N} (?:sequences|samples)(?: (?:a|per|each) (?:step|iteration|update)\b|[.,;]|$)"),
-    "gpus": (rf"(?:^|[\s(])(\d+)()\s?[x×]?\s?(?:[\w-]+ )?{_DEVICE}(?!\w)"
-             r"(?![^.|\n\d]{0,14}?(?:\bper\b|/|\ba\b|each|to a|je) ?node)",),
-}
-"""What a sentence hardly says surely: it may serve to read rows, and is never held against them."""
+_ALL_CUES = CUES | {"recomp", "checkpoint", "expert", "moe", "mixt", "llama", "glu"}
 
 
 def _shapes_of(text: str) -> dict[str, dict[str, object]]:
     """Of a line that speaks of several sizes what it says of each: behind its label, or before it where they come first."""
     marks = list(_LABEL.finditer(text))
-    wanted = {name: _COMPILED[name] for name in SHAPE}
-    before = bool(_values_of(text[: marks[0].start()], wanted))
+    wanted = {name: SURE[name] for name in SHAPE}
+    before = bool(values_of(text[: marks[0].start()], wanted))
     ends = [0, *(mark.end() for mark in marks)] if before else [*(mark.start() for mark in marks), len(text)]
     parts: dict[str, dict[str, object]] = {}
     for mark, start, end in zip(marks, ends, ends[1:]):
-        parts.setdefault(f"{mark[1]}{mark[2]}".upper(), {}).update(_values_of(text[start:end], wanted))
+        parts.setdefault(f"{mark[1]}{mark[2]}".upper(), {}).update(values_of(text[start:end], wanted))
     return parts
 
 
-_Cues = tuple[tuple[str, ...], ...]
-_OF_SEQ = ("seq", "context", "=", "token", "target", "block")
-_CUES: dict[str, _Cues] = {
-    "layers": (("layer",), (" layer", "-layer"), ("=",)),
-    "hidden": (("hidden",), ("model", "dim", "emb", "width"), (" hidden", "-hidden"), ("wide",),
-               ("hidden", "model", "dim", "emb", "=", "layer"), ("=",)),
-    "kv_heads": (("kv", "key", "query"), ("group",), ("head",), ("gqa",), ("head",), ("kv", "key"),
-                 ("kv", "key", "query", "gqa"), ("kv",), ("kv", "key"), (" head",)),
-    "heads": (("head",), (" head", "-head"), ("query",), ("=",)),
-    "ffn": (("ffn", "d_ff", "dff", "feed", "intermediate", "mlp", "glu"),),
-    "seq": (("seq", "context", "target", "block"), ("context", "sequence"), ("token",), _OF_SEQ, ("=",), ("=",)),
-    "vocab": (("vocab",), ("=",)), "gbs": (("batch",), ("gbs",), ("batch",)), "mbs": (("batch",), ("mbs",)),
-    "tp": (("tp",), ("tensor",)), "pp": (("pp",), ("pipeline",)),
-}  # fmt: skip
-"""Letters one of which each pattern needs: most lines of a long file have none of them."""
-_OF_NODES: dict[str, _Cues] = {
-    "gpus": (("node",), ("",)), "procs_per_node": (("node",), ("node",), ("x", "×"), ("node",), ("node",), ("node",)),
-}
-"""The same of those that need a device besides."""
-_LOOSE_CUES: dict[str, _Cues] = {"seq": (("token",), ("length",)), "gbs": (("batch",), ("sequences", "samples")),
-                                 "gpus": (("",),)}  # fmt: skip
-Pattern = tuple[tuple[str, ...], re.Pattern[str]]
-_CAPITAL = (r"\bV", r"\bT\s")
-"""Letters that mean it where they are capital alone."""
-
-
-def _compiled(wanted: dict[str, tuple[str, ...]], cues: dict[str, _Cues]) -> dict[str, list[Pattern]]:
-    return {name: [(each, re.compile(pattern, re.NOFLAG if pattern.startswith(_CAPITAL) else re.IGNORECASE))
-                   for each, pattern in zip(cues[name], patterns, strict=True)]
-            for name, patterns in wanted.items()}  # fmt: skip
-
-
-_COMPILED, _LOOSE = _compiled(PATTERNS, _CUES | _OF_NODES), _compiled(LOOSE, _LOOSE_CUES)
-_ALL_CUES = {cue for each in _CUES.values() for cues in each for cue in cues} | {
-    "sequences", "samples", "recomp", "checkpoint", "expert", "moe", "mixt", "llama", "glu"}  # fmt: skip
-_OF_DEVICES = re.compile(r"[ahvbp]\d\d|mi\d|gpu|card|device|accelerator|process|rank")
-"""Letters of what `_DEVICE` matches."""
-_WORDS_FOR = {"one": 1, "a": 1, "single": 1, "two": 2, "three": 3, "four": 4, "six": 6, "eight": 8, "sixteen": 16}
+_WORDS_FOR = {"a": 1, "single": 1}
 _NODES_OF = re.compile(
-    rf"\b(\d{{1,5}}|{'|'.join(_WORDS_FOR)}) (?:[\w-]+ )?nodes?\b(?:,| of| with|:| x| ×| each with{_EACH_OF}| \()?\s*"
-    rf"(\d{{1,5}})\s?[x×]?\s?(?:[\w-]+ ){{0,2}}?{_DEVICE}(?!\w)(?! ?(?:hours?|h)\b)", re.IGNORECASE
+    rf"\b(\d{{1,5}}|{'|'.join(_WORDS_FOR)}) (?:[\w-]+ ){{0,2}}?(?:nodes?|servers?|machines?|boxes|hosts?)\b"
+    rf"(?:[,;:]? each(?: with| of)?|,| of| with(?: each| per)?|:| x| ×{EACH_OF}| \()?\s*"
+    rf"(\d{{1,5}})\s?[x×]?\s?(?:[\w-]+ ){{0,2}}?{DEVICE}(?!\w)(?! ?(?:hours?|h)\b)|"
+    rf"(?<![\w.,×x/-])(\d{{1,4}}) ?[x×] ?(\d{{1,2}})(?: ?[x×])? (?=(?:[\w-]+ )?{DEVICE}(?!\w))", re.IGNORECASE
 )
 """`8 nodes x 8 B200`, `one node, 8x H100`: how many devices there are in all."""
 _LONG = re.compile(r"\d{40}")
 _SAYS = re.compile(r"\d|llama|glu|recompu|checkpointing|expert|moe", re.IGNORECASE)
 _SELECTIVE = re.compile(r"\bselective\b", re.IGNORECASE)
 SHAPE = ("layers", "hidden", "heads", "kv_heads", "ffn")
-_RANGES = {"layers": (1, 1000), "hidden": (32, 200_000), "heads": (1, 1024), "kv_heads": (1, 1024), "ffn": (64, 1_000_000),
-           "gbs": (1, 1_000_000), "mbs": (1, 4096), "tp": (1, 64), "pp": (1, 256), "gpus": (16, 1_000_000),
-           "seq": (16, 2_000_000), "vocab": (100, 2_000_000), "procs_per_node": (1, 64)}  # fmt: skip
 _LABEL = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)[ -]?([MBT])(?![\w])")
 _NO = re.compile(
     r"\b(?:no|without|w/o)\b[ \w]{0,12}(?:activation|gradient)?[ -]?(?:recompute|recomputation|checkpointing)", re.IGNORECASE
@@ -429,9 +303,9 @@ def _but_rows(lines: tuple[str, ...]) -> Iterator[tuple[int, str]]:
 @lru_cache(maxsize=4096)
 def _read_loosely(text: str) -> dict[str, object]:
     """The same of what a line hardly says surely."""
-    plain = len(text) <= 2000 and any(map(str.isdigit, text)) and not _LONG.search(text)
-    english = _in_english(text)[0] if plain else ""
-    found = _values_of(english, _LOOSE) if english else {}
+    plain = len(text) <= 2000 and (any(map(str.isdigit, text)) or has_numbers(text)) and not _LONG.search(text)
+    english = _in_english(text) if plain else ""
+    found = values_of(english, LOOSELY) if english else {}
     if not _in_use(found.get("seq")):
         found.pop("seq", None)
     return found
@@ -442,12 +316,13 @@ _COUNTED = re.compile(r"(?<=\d)\s?[个個つ]\s?")
 
 
 @lru_cache(maxsize=64)
-def _in_english(text: str) -> tuple[str, bool]:
-    """A line that may say something, and whether it was translated; asked for what it says surely, and for what hardly."""
-    english = in_english(text)
-    if english is not text:
-        english = _COUNTED.sub(" ", english)
-    return (english, english is not text) if _has_cue(english) else ("", False)
+def _in_english(text: str) -> str:
+    """A line that may say something; asked for what it says surely, and for what hardly."""
+    english = in_english(text if text.isascii() else in_digits(text))
+    if english != text:
+        english = _THOUSANDS.sub(r"\1\2", _COUNTED.sub(" ", english))  # 65 536, as English does not write it
+    english = spelt(english)
+    return english if _has_cue(english) else ""
 
 
 def _has_cue(text: str) -> bool:
@@ -455,7 +330,7 @@ def _has_cue(text: str) -> bool:
     for cue in _ALL_CUES:  # asked of every line: no generator
         if cue in letters:
             return True
-    return _OF_DEVICES.search(letters) is not None
+    return OF_DEVICES.search(letters) is not None
 
 
 def _in_use(seq: object) -> bool:
@@ -469,20 +344,18 @@ def read_sentence(text: str) -> dict[str, object]:
     if (
         len(text) > 2000
         or _LONG.search(text)  # no number that was ever measured, and the patterns take its length squared
-        or not _SAYS.search(text)
+        or not (_SAYS.search(text) or has_numbers(text))
         or "iteration " in text
         and " | " in text
     ):
         return {}
-    text, translated = _in_english(text)
+    text = _in_english(text)
     if not text:
         return {}
-    if translated:
-        text = _THOUSANDS.sub(r"\1\2", text)  # 65 536, as English does not write it
     text, apart = _without_exceptions(text)
     letters = text.casefold()
-    found: dict[str, object] = {**_values_of(text, _COMPILED), **({"except": apart} if apart else {})}
-    if "node" in letters and "gpus" not in found and (devices := _in_all(text)):
+    found: dict[str, object] = {**values_of(text, SURE), **({"except": apart} if apart else {})}
+    if "gpus" not in found and OF_DEVICES.search(letters) and (devices := _in_all(text)):
         found["gpus"] = devices
     if found.get("procs_per_node") == found.get("gpus", 0) and "nodes," in letters:
         del found["procs_per_node"]  # `4 nodes, 32 GPUs`: those of all
@@ -510,7 +383,8 @@ def _in_all(text: str) -> int | None:
     """Nodes times their devices; `2 nodes, 16x MI300X` has said both already."""
     counts = set()
     for match in _NODES_OF.finditer(text):
-        nodes, each = _WORDS_FOR.get(match[1].lower()) or int(match[1]), int(match[2])
+        of_all, each = match[1] or match[3], int(match[2] or match[4])
+        nodes = _WORDS_FOR.get(of_all.lower()) or int(of_all)
         counts.add(each if nodes and each > 8 and each % nodes == 0 and each // nodes in (4, 8) else nodes * each)
     return counts.pop() if len(counts) == 1 and min(counts) > 1 else None
 
@@ -537,46 +411,11 @@ def _without_exceptions(text: str) -> tuple[str, dict[str, dict[str, object]]]:
             size, inside = f"{match[1] or match[4]}{match[2] or match[5]}".upper(), match[3] or match[6] or ""
             rest = clause[: match.start()] if match[4] is None else clause[: match.start()].rpartition(",")[2]
             own = apart.setdefault(size, {})
-            own |= dict.fromkeys(_values_of(rest, _COMPILED)) | ({"family": None} if _GLU.search(rest) else {})
-            own |= _values_of(inside, _COMPILED) | ({"family": "gpt2"} if _PLAIN_GPT.search(inside) else {})
+            own |= dict.fromkeys(values_of(rest, SURE)) | ({"family": None} if _GLU.search(rest) else {})
+            own |= values_of(inside, SURE) | ({"family": "gpt2"} if _PLAIN_GPT.search(inside) else {})
             subject = next((name for name, word in _SUBJECTS.items() if word in rest.casefold()), "")
             if subject and inside.strip().isdecimal() and len(inside.strip()) < 8:
                 own[subject] = int(inside)
     return _BUT.sub(" ", text), apart
 
 
-def _but_keys(match: re.Match[str]) -> str:
-    """What is left of `heads / 8 kv` for the heads."""
-    begin = match.string[match.start() : match.start(1)].rstrip(" /(,") if match[0][:4].lower() == "head" else " "
-    return f"{begin} " if begin[-1:].isdigit() else begin
-
-
-def _values_of(text: str, wanted: dict[str, list[Pattern]]) -> dict[str, object]:
-    found: dict[str, object] = {}
-    rest = text
-    letters = text.casefold()
-    devices = _OF_DEVICES.search(letters)
-    for name, patterns in wanted.items():
-        if name in _OF_NODES and not devices:
-            continue
-        for cues, pattern in patterns:
-            for cue in cues:  # asked of every line: no generator
-                if cue in letters:
-                    break
-            else:
-                continue
-            values = set()
-            for match in pattern.finditer(rest):
-                number = match[1].replace(",", "")
-                # 2.048 of what is counted are thousands, written as much of Europe does.
-                number = number.replace(".", "") if re.fullmatch(r"\d{1,3}\.\d{3}", number) else number
-                value = float(number) * (1024 if match[2] and name == "seq" else 1000 if match[2] else 1)
-                low, high = _RANGES[name]
-                if value == int(value) and low <= value <= high:
-                    values.add(int(value))
-            if len(values) == 1:
-                found[name] = values.pop()
-                rest = pattern.sub(_but_keys, rest) if name == "kv_heads" else rest
-            if name in found or len(values) > 1:
-                break
-    return found

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from seatrial.columns import COLUMNS, LAYOUT
 from seatrial.notes.read.parsing import DTYPES, read_cell
 from seatrial.tables.headings import Column, clean, normal, setting
+from seatrial.tables.tongues import lowered
 
 LONGEST = 1000
 """Letters beyond which a line is an essay."""
@@ -157,7 +158,7 @@ def _settings(text: str, result: Statements) -> tuple[dict[str, list[object]], s
     text = _GPUS.sub(lambda m: put("gpus", int(m.group(1))), text)
     text = _ZERO.sub(lambda m: put("zero_stage", int(m.group(1))), text)
     text = _CLOCK.sub(lambda m: put("freq_ghz", float(m.group(1))), text)
-    text = _DTYPE.sub(lambda m: put("dtype", DTYPES[m.group(1).lower()]), text)
+    text = _DTYPE.sub(lambda m: put("dtype", DTYPES[lowered(m.group(1))]), text)
     text = _OPTIMIZER.sub(lambda m: put("optimizer", m.group(1)), text)
     return stated, re.sub(r"\\w|w/o|w\\o|w/", " ", text)
 

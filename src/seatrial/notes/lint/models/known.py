@@ -9,6 +9,8 @@ from __future__ import annotations
 import functools
 import re
 
+from seatrial.tables.tongues import lowered
+
 SIDES = ("layers", "hidden", "heads", "kv_heads", "ffn", "vocab", "experts", "top_k", "total", "active")
 """What a line of the table below has, in this order; total and active in millions. 0 where authors count in several ways."""
 _TABLE = """
@@ -169,7 +171,7 @@ def places_of(text: str) -> list[tuple[str, int, int]]:
     for begin in _BEGINS.finditer(text):
         if found and begin.start() < found[-1][2]:
             continue
-        matches = ((name, _PATTERNS[name].match(text, begin.start())) for name in _FAMILIES[begin[0].lower()])
+        matches = ((name, _PATTERNS[name].match(text, begin.start())) for name in _FAMILIES[lowered(begin[0])])
         found += next(([(name, match.start(), match.end())] for name, match in matches if match is not None), [])
     return found
 

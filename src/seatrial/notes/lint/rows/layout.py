@@ -29,7 +29,7 @@ from seatrial.notes.lint.sheet import Sheet, fewest
 from seatrial.notes.lint.usual import mode, round_number
 from seatrial.record import Record
 from seatrial.stages import read as read_split
-from seatrial.tables.headings import NUMBER, normal, read_heading
+from seatrial.tables.headings import NUMBER, is_any_batch, normal, read_heading
 
 # Scores of a change of one cell that would make the counts agree.
 TFLOPS_AGREE = {True: 4.0, False: -4.0, None: 0.0}
@@ -237,7 +237,7 @@ def fill_micro_batch(sheet: Sheet) -> None:
     """A `batch` beside steps of accumulation that is of all devices, where most rows prove it by their times and rates."""
     for mates in sheet.tables.values():
         rows = [row for row in mates if row.tabular and row.record.mbs and "gbs" in row.record.inferred]
-        if len(rows) < max(FEWEST, len(mates)) or normal(rows[0].columns.get("mbs", "")) not in ("batch", "batch size", "bs"):
+        if len(rows) < max(FEWEST, len(mates)) or not is_any_batch(rows[0].columns.get("mbs", "")):
             continue
         told = [after for row in rows[:500] if (after := _follows(row, row.record.mbs or 1)) is not None]
         if len(told) < FEWEST or sum(told) < ALIKE * len(told):
@@ -267,7 +267,7 @@ def fill_batch(sheet: Sheet) -> None:
         proof = {row: [_follows(row, batch, NEARLY if same else 0.01) for batch in (gbs, row.record.gbs)]
                  for row, gbs in made.items()}  # fmt: skip
         told = [after for after, _ in proof.values() if after is not None]
-        if len(told) >= FEWEST and sum(told) >= max(2, ALIKE * len(told)) and not any(before for _, before in proof.values()):
+        if len(told) >= FEWEST and sum(told) >= max(2, 0.5 * len(told)) and not any(before for _, before in proof.values()):
             for row in mates:
                 batch = row.record.gbs if _vague(row) else row.record.mbs if not row.states("gbs") else None
                 if batch:

@@ -22,7 +22,7 @@ from seatrial.notes.lint.phases.totals import is_aggregate
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.text.figures import figures
 from seatrial.tables.headings import NUMBER, clean, decimal, normal
-from seatrial.tables.tongues import plain_letters
+from seatrial.tables.tongues import lowered, plain_letters
 from seatrial.tables.worded import heading_in_english
 
 MOST_ROWS, MOST_TABLES = 24, 6
@@ -237,7 +237,7 @@ def stands(word: str, letters: str) -> bool:
 
 def _in_table(sentence: str, rows: list[Row], found: list[Claim]) -> list[set[str]]:
     said: list[set[str]] = [set() for _ in rows]
-    plain = _UNITED.sub(lambda match: f"{_COUNTS[match[1].casefold()]} ".rjust(len(match[0])), plain_letters(sentence))
+    plain = _UNITED.sub(lambda match: f"{_COUNTS[lowered(match[1])]} ".rjust(len(match[0])), plain_letters(sentence))
     plain_ = unicodedata.normalize("NFC", plain)
     letters = plain.casefold()
     for match in _ROW.finditer(sentence):

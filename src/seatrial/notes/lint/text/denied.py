@@ -37,6 +37,8 @@ def stated_otherwise(mates: list[Row]) -> list[Finding]:
             continue
         if UNSAID in key_of(first, relation) or any(term(first, name, {}) is None for name, _ in relation.terms):
             continue
+        if any(_is_loose(first, name) for name, _ in relation.terms):
+            continue
         counts = {row.world or 1 for row in mates} | {first.procs or 1}
         counts |= {4, 8, 16} if first.record.nodes and not first.record.gpus and not first.record.procs_per_node else set()
         if any(abs(abs(rule.constant) - math.log(count)) < 0.01 for count in counts):
@@ -49,8 +51,10 @@ def stated_otherwise(mates: list[Row]) -> list[Finding]:
             near = [n for n in whole if abs(n / meant - 1) < 0.01 and round_number(n)]
             if near:
                 told.setdefault(name, set()).add(near[-1])
-    # Where the batch and the sequence would both do, the batch is what people change, unless the FLOPs of a token tell.
-    longer = "seq" in told and len(told["seq"]) == 1 and _attends(mates, first.seq or 0, int(min(told["seq"])))
+    # Where the batch and the sequence would both do, the batch is what people change, unless the FLOPs of a token tell, or the
+    # tokens of the batch that its own line counts.
+    longer = "seq" in told and len(told["seq"]) == 1 and (_attends(mates, first.seq or 0, int(min(told["seq"])))
+                                                          or _in_tokens(first, int(min(told["seq"]))))  # fmt: skip
     name = "seq" if longer else "gbs" if "gbs" in told else next(iter(told), "")
     values = told.get(name, set())
     if len(values) != 1:
@@ -69,6 +73,24 @@ def stated_otherwise(mates: list[Row]) -> list[Finding]:
     message = f"line {line} says {first.column(name)} {value}, and the figures of the rows below agree on {meant:g}"
     return [Finding(file=first.record.source_file, line=line, code="header-vs-row", level="error", message=message,
                     column=first.column(name), printed=str(value), proposed=f"{meant:g}")]  # fmt: skip
+
+
+_TOKENS_OF_ALL = re.compile(r"(?<![\d.,])(\d+(?:\.\d+)?) ?M(?:illion)? tok", re.IGNORECASE)
+
+
+def _in_tokens(row: Row, seq: int) -> bool:
+    """Whether the line that states the batch has its tokens too, as they are with sequences of a length."""
+    stated = row.stated_above("gbs")
+    said = _TOKENS_OF_ALL.search(row.sheet.text(row).lines[stated[1] - 1]) if stated else None
+    return bool(said and row.record.gbs) and abs(row.record.gbs * seq / 1e6 / float(said[1]) - 1) < 0.01  # type: ignore[operator, index]
+
+
+def _is_loose(row: Row, name: str) -> bool:
+    """Whether only a sentence that hardly says so has a batch of the row: it may be another table's."""
+    if name not in ("gbs", "mbs") or row.shows(name) or name not in row.record.inferred:
+        return False
+    loosely, surely = (row.sheet.text(row).hints.nearest(row.record, name, surely=sure) for sure in (False, True))
+    return surely is None and loosely is not None and loosely[0] == getattr(row.record, name)
 
 
 def _counted_elsewhere(row: Row) -> bool:

@@ -20,7 +20,7 @@ from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.read.sentences import read_sentence
 from seatrial.tables import Problem
 from seatrial.tables.headings import clean, normal, read_heading
-from seatrial.tables.tongues import in_english
+from seatrial.tables.tongues import in_english, lowered
 
 _PARAMETERS = re.compile(r"\b(?:param(?:eter)?s?|n params|total size)\b")
 _TIED = re.compile(r"\b(?:tied|tie)\b")
@@ -452,7 +452,7 @@ _BILLIONS = re.compile(r"(?<!\d)(\d{1,6}(?:[.,]\d{1,6})?) ?(?:billions?|milliard
 def _in_billions(line: str) -> str:
     """With `46,7 млрд` as 46.7B, and the few words that such a sentence needs."""
     line = _BILLIONS.sub(lambda match: f"{match[1].replace(',', '.')}B", in_english(line))
-    line = _COUNTED_OUT.sub(lambda match: _COUNTS[match[1].lower()], line)
+    line = _COUNTED_OUT.sub(lambda match: _COUNTS[lowered(match[1])], line)
     for pattern, word in _SAID.items() if not line.isascii() or "B" in line else ():
         line = pattern.sub(word, line)
     return line

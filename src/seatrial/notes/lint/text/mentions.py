@@ -22,7 +22,7 @@ from seatrial.notes.lint.text.claims import _numbered as numbered
 from seatrial.notes.lint.text.claims import heading_words, tokens
 from seatrial.notes.lint.text.figures import figures
 from seatrial.tables.headings import clean, decimal
-from seatrial.tables.tongues import plain_letters
+from seatrial.tables.tongues import lowered, plain_letters
 
 MOST_ROWS = 40
 _TO = (r"(?:to|auf|bis|a|au|al|naar|na|do|till|til|к|до|на|->|→|-|–|から|から 1?|到|扩到|增加到|에서|and|und|et|y|e|en|и|"
@@ -45,7 +45,7 @@ class Mention:
 
 def spelled(text: str) -> str:
     """With digits for words before what is counted; as long as the text."""
-    return _SPELLED.sub(lambda match: str(SPELLED[match[0].casefold()]).rjust(len(match[0])), text)
+    return _SPELLED.sub(lambda match: str(SPELLED[lowered(match[0])]).rjust(len(match[0])), text)
 
 
 def mentions(text: str, rows: Sequence[Row]) -> list[Mention]:
