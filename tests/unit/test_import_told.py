@@ -52,7 +52,8 @@ def test_a_chapter_on_what_recomputation_costs_says_of_no_run_that_it_did_it(tit
     ("Tensor/pipeline = 8/4", {"tp": 8, "pp": 4}), ("2-way tensor, 16-way pipeline", {"tp": 2, "pp": 16}),
     ("Sequence length is 2^12 tokens", {"seq": 4096}), ("no pipeline, tensor parallelism of two", {"pp": 1, "tp": 2}),
     ("a model of width 2048 and thirty-two layers", {"hidden": 2048, "layers": 32}),
-    ("vier Knoten mit je vier H100", {"gpus": 16}), ("单机八卡 H800", {"gpus": 8}), ("eight nodes, four A100 each", {"gpus": 32}),
+    ("vier Knoten mit je vier H100", {"gpus": 16}), ("单机八卡 H800", {"gpus": 8}),
+    ("eight nodes, four A100 each", {"gpus": 32}),
     ("4 layers per stage", {"layers": None}), ("batch 8 per GPU", {"gbs": None}), ("no tensor cores used", {"tp": None}),
     ("the pipeline bubble is 5 %", {"pp": None}), ("the feed-forward layer is 4× wider than the model", {"layers": None}),
 ])  # fmt: skip

@@ -235,3 +235,9 @@ In total {} GPU hours and $160,310.
     assert _found(tmp_path, note.format("72,868")) == []
     (one,) = _found(tmp_path, note.format("86,713"))
     assert (one.printed, one.proposed) == ("86,713", "72,868")
+
+
+def test_less_than_nothing_is_no_figure_of_a_column(tmp_path: Path) -> None:
+    note = tmp_path / "note.md"
+    note.write_text("| run | GPUh |\n|---|---|\n| a | -1 |\n| b | -2 |\n\nIn all 3 GPU hours.\n", encoding="utf-8")
+    assert [one for one in lint.look_at([str(note)])[0] if "aggregate" in one.code] == []

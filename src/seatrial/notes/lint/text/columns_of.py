@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from seatrial.notes.lint.headings import EXTRA, is_extra
 from seatrial.notes.lint.phases.quantities import meanings
@@ -42,7 +42,9 @@ class Columns:
         """Those of a kind, and of what it may be else."""
         if not self._found:
             for column in self._all():
-                self._found.setdefault(column.kind, []).append(column)
+                # What is less than nothing was measured by nobody.
+                if values := {row: value for row, value in column.values.items() if value > 0}:
+                    self._found.setdefault(column.kind, []).append(replace(column, values=values))
             self._found.setdefault("", [])
         found = list(self._found.get(kind, ()))
         return found + [one for also in _ALSO.get(kind, ()) if kind != "hours" for one in self._found.get(also, ())]
