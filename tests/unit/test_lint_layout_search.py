@@ -443,3 +443,30 @@ def test_of_a_mesh_in_one_cell_the_whole_cell_is_shown(tmp_path: Path):
     assert _found(tmp_path, MESHES.format(mesh="1×1×8")) == []
     (found,) = _found(tmp_path, MESHES.format(mesh="1×1×4"))
     assert (found.line, found.column, found.printed, found.proposed) == (6, "TP×PP×DP", "1×1×4", "1×1×8")
+
+
+EXPORT = """name,n_gpus,tp,pp,dp,mbs,accum,gbs,seq_len,step_time_s,tokens_per_s
+7B_a100x32_tp1pp1_s4k,32,1,1,32,4,4,512,4096,20.831,100675
+7B_a100x32_tp2pp1_s4k,32,2,1,16,4,8,512,4096,21.756,96394
+7B_a100x64_tp1pp1_s4k,64,1,1,64,4,4,1024,4096,21.202,197827
+13B_a100x64_tp2pp2_s4k,64,2,2,16,2,16,512,4096,20.746,101087
+13B_a100x64_tp4pp1_s4k,64,{tp},1,{dp},2,16,512,4096,21.323,98351
+13B_a100x128_tp2pp2_s4k,{gpus},2,2,32,2,16,1024,4096,20.976,199957
+13B_a100x64_tp1pp4_s8k,64,1,4,16,2,16,512,{seq},41.123,101990
+"""
+
+
+@pytest.mark.parametrize(("cells", "line", "printed", "proposed"), [
+    ({}, None, None, None), ({"gpus": 64}, 7, "64", "128"), ({"tp": 16, "dp": 4}, 6, "16", "4"), ({"seq": 4096}, 8, "4096", "8192"),
+])  # fmt: skip
+def test_names_of_runs_that_carry_settings_tell_which_cell_is_wrong(
+        tmp_path: Path, cells: dict[str, int], line: int, printed: str, proposed: str):
+    note = EXPORT.format(**{"gpus": 128, "tp": 4, "dp": 16, "seq": 8192} | cells)
+    assert _told(_found(tmp_path, note, "runs.csv")) == ([(line, printed, proposed)] if line else [])
+
+
+def test_names_that_carry_something_else_deny_nothing(tmp_path: Path):
+    note = EXPORT.format(gpus=128, tp=4, dp=16, seq=8192)
+    for old, new in (("_tp1pp1", "_v3"), ("_tp2pp1", "_tp9 try"), ("_tp2pp2", "_tp7"), ("_tp4pp1", "_tp5"), ("_tp1pp4", "_tp3")):
+        note = note.replace(old, new)
+    assert _found(tmp_path, note, "runs.csv") == []

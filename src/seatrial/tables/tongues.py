@@ -141,6 +141,7 @@ size: サイズ, 参数量, パラメータ数
 parameters: パラメータ, 参数
 groups: グループ, 组
 gradient accumulation: 勾配累積, 勾配蓄積, 梯度累积步数, 梯度累积, 累积步数, 그래디언트 누적, 그레이디언트 누적, 누적
+fixed at: 固定为, 固定為, 固定
 accumulation: 蓄積, 累積, 累积
 iteration: 反復, イテレーション, 迭代, 반복
 tensor parallel: 张量并行, テンソル並列, 텐서 병렬

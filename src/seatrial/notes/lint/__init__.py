@@ -33,6 +33,7 @@ from seatrial.notes.lint.rows import (
     shifted,
     speeds,
     status,
+    titled,
     trends,
 )
 from seatrial.notes.lint.sheet import Sheet
@@ -66,10 +67,11 @@ __all__ = ["CODES", "LEVELS", "Finding", "lint", "look", "look_at"]
 
 Rule = Callable[[Sheet], list[Finding]]
 RULES: tuple[Rule, ...] = (
-    formulas.establish, relations.learn, cumulative.check, lasting.check, layout.check_processes, meshes.check, shifted.check,
-    parts.check, repairs.check, throughput.check, duplicates.check, layout.check_divisible, derived.check, model_size.check,
-    plausible.check, speeds.check, hardware_use.check, status.check, together.check, changes.check, steps.check, ledger.check,
-    totals.check, summed.check, levels.check, sums.check, matrices.check, experts.check, compared.check,
+    formulas.establish, relations.learn, cumulative.check, lasting.check, layout.check_processes, meshes.check,
+    shifted.check, titled.check, parts.check, repairs.check, throughput.check, duplicates.check, layout.check_divisible,
+    derived.check, model_size.check, plausible.check, speeds.check, hardware_use.check, status.check, together.check,
+    changes.check, steps.check, ledger.check, totals.check, summed.check, levels.check, sums.check, matrices.check,
+    experts.check, compared.check,
 )  # fmt: skip
 """In the order that they run, the certain first: each uses what those before it proposed."""
 OF_COLUMNS: tuple[Rule, ...] = (relations.learn, cumulative.check, lasting.check, parts.check, repairs.check, together.check,

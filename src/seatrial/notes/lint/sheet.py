@@ -71,6 +71,8 @@ class Sheet:
     """Table -> whether its MFU are shares of a peak that a data sheet has."""
     costs: dict[tuple[object, str], tuple[float, float]] = field(default_factory=dict)
     """(table, size) -> what a token costs, and a token for each token of the sequence, where no formula is known."""
+    titled: dict[tuple[str, int | None], frozenset[str]] = field(default_factory=dict)
+    """Table -> the fields that the names of its runs are right about: see `titled`."""
     _steps: dict[tuple[tuple[str, int | None], str], digits.Steps] = field(default_factory=dict)
     _ordered: dict[tuple[tuple[str, int | None], str], list[float]] = field(default_factory=dict)
     _filled: dict[tuple[str, int | None], frozenset[str]] = field(default_factory=dict)

@@ -18,6 +18,7 @@ from seatrial.notes.lint.headings import EXTRA, kind_beside
 from seatrial.notes.lint.models.throughput import SLIP, STATED_ABOVE, USUAL
 from seatrial.notes.lint.phases.quantities import meanings
 from seatrial.notes.lint.row import Row
+from seatrial.notes.lint.titles import agrees
 from seatrial.notes.lint.usual import mode, round_number
 from seatrial.notes.read.sentences import read_sentence
 
@@ -84,6 +85,7 @@ def repair(row: Row, name: str, value: object, broken: list[Broken]) -> Repair |
     if words is not None and words == value:
         score, why = score + USUAL, why or " (as the row says in words)"
     score += WORKED_OUT if name == "ga" else 0.0
+    score += 2 * USUAL * agrees(row, name, value) if isinstance(value, int) else 0.0  # the name of the run says so
     score -= WORKED_OUT if name == "mbs" and row.shows("ga") and value in column and was in column else 0.0
     like = like_row(row, name, value) if name in BELONGS else None
     if like is not None and name == "size_label" and row.record.hidden and _shape(like) == _shape(row):

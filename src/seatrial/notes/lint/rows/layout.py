@@ -20,6 +20,7 @@ from itertools import pairwise
 
 from seatrial.errors import BadInput
 from seatrial.notes.labels import experts_in, label_parameters
+from seatrial.notes.lint import titles
 from seatrial.notes.lint.columns import counts, relations
 from seatrial.notes.lint.digits import alone, powers_that_lost_one, slip, slips
 from seatrial.notes.lint.findings import Finding
@@ -45,6 +46,8 @@ REPLICAS = 1.5
 """DP is counted last and typed from memory; the other three are chosen with care."""
 DEFINED = 6.0
 """The replicas, micro-batch and accumulation are the batch again, or the parameters of a device those of the model."""
+NAMED = 4.0
+"""The name of the run says so, as those of the other rows do; or says another one."""
 IN_STEP = 3.0
 """A count goes in step with others again, as it does in the other rows; against it where one that did does not."""
 MARGIN = 0.4
@@ -595,6 +598,7 @@ def _scored(row: Row, name: str, value: int, product: int, counted: int, mates: 
         score += CONTRADICTED
     elif same:
         score += LAYOUT_ELSEWHERE + BATCH_TOO * any(record.gbs and other.record.gbs == record.gbs for other in same)
+    score += NAMED * (titles.agrees(row, name, value) if name != "nodes" else 0.0)
     return Change(name, value, score + (REPLICAS if name == "dp" else 0.0), agrees, defined > 0)
 
 

@@ -221,7 +221,7 @@ def nodes_otherwise(sheet: Sheet) -> list[Finding]:
     found: list[Finding] = []
     for file, text in sheet.prose.items():
         lines = text.lines if len(text.lines) <= MOST_LINES else ()
-        counts = {row.record.gpus for row in sheet.files.get(file, ())}
+        counts = {row.record.gpus for row in sheet.files.get(file, ()) if "gpus" not in row.record.inferred}
         for number, line in enumerate(lines, 1):
             match = _SLICE.search(line)
             many = chips_of(match[1]) if match else None

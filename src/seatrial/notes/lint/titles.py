@@ -1,0 +1,69 @@
+"""Names of runs that carry settings: `13B_a100x128_tp2pp2_s4k` in a table whose other names keep to their rows.
+
+    settings_in("13B_a100x128_tp2pp2_s4k")      {"gpus": 128, "tp": 2, "pp": 2, "seq": 4096}
+    said(row)                                   the same of a row, where most names of its table are right about it
+    agrees(row, "gpus", 128)                    1
+"""
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from functools import lru_cache
+
+from seatrial.notes.lint.row import Row
+
+_FIELDS = {"tp": "tp", "mp": "tp", "pp": "pp", "dp": "dp", "cp": "cp", "mbs": "mbs", "mb": "mbs", "gbs": "gbs",
+           "s": "seq", "seq": "seq", "ctx": "seq"}  # fmt: skip
+_PART = re.compile(r"(?<![a-z0-9])((?:(?:tp|mp|pp|dp|cp|mbs|mb|gbs|seq|ctx|s)[=:]?\d+k?(?![a-z0-9]*\.))+)(?![a-z0-9])|"
+                   r"(?<=[a-z0-9])(x)(\d{1,5})(?![a-z0-9])|(?<![a-z0-9])(\d{1,5})(?:gpus?|g)(?![a-z0-9])|"
+                   r"(?<![a-z0-9])(n)(\d{1,4})(?![a-z0-9])")  # fmt: skip
+_ONE = re.compile(r"(tp|mp|pp|dp|cp|mbs|mb|gbs|seq|ctx|s)[=:]?(\d+)(k?)")
+FEWEST, MOST_ODD, MOST_ASKED, LONGEST = 3, 0.25, 500, 80
+"""Rows whose names are as their cells, the share of those that are not, how many rows are asked, letters of a name."""
+
+
+@lru_cache(maxsize=4096)
+def settings_in(name: str) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for match in _PART.finditer(name.lower()) if len(name) <= LONGEST else ():
+        if match[1]:
+            parts = [(_FIELDS[key], int(count) * (1024 if kilo else 1)) for key, count, kilo in _ONE.findall(match[1])]
+        else:
+            parts = [("nodes", int(match[6]))] if match[5] else [("gpus", int(match[3] or match[4]))]
+        for field, count in parts:
+            if count and found.setdefault(field, count) != count:
+                return {}
+    return found
+
+
+def said(row: Row) -> dict[str, int]:
+    """What the name of a row says of fields that its table's names are right about."""
+    names = row.sheet.titled.get(row.key)
+    if names is None:
+        names = row.sheet.titled[row.key] = _trusted(row.mates[:MOST_ASKED])
+    return {field: count for field, count in _named(row).items() if field in names}
+
+
+def _named(row: Row) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for heading, cell in row.worded.items():
+        if heading in row.record.extra or heading == row.columns.get("run_id") or heading == next(iter(row.cells), ""):
+            found = settings_in(cell) | found
+    return found
+
+
+def _trusted(mates: list[Row]) -> frozenset[str]:
+    right, wrong = Counter[str](), Counter[str]()
+    for row in mates if len(mates) >= FEWEST else ():
+        for field, count in _named(row).items():
+            if row.cell(field) and (value := getattr(row.record, field)):
+                (right if value == count else wrong)[field] += 1
+    return frozenset(field for field, often in right.items() if often >= FEWEST
+                     and wrong[field] <= max(1, MOST_ODD * (often + wrong[field])))  # fmt: skip
+
+
+def agrees(row: Row, field: str, value: int) -> float:
+    """Whether the row's name says a value (1), another one (-1), or nothing (0)."""
+    count = said(row).get(field)
+    return 0.0 if count is None else math.copysign(1.0, 1 if count == value else -1)
