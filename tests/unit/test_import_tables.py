@@ -495,3 +495,13 @@ def test_two_tables_in_one_csv_file(tmp_path):
 def test_sheets_without_runs_are_left_to_be_looked_at(tmp_path, sheet, rows):
     found = exported(tmp_path, sheet)
     assert not found.records and [len(problem.left) for problem in found.problems] == [rows]
+
+
+def test_lines_of_a_diary_whose_figures_each_carry_their_name(tmp_path):
+    found = read(tmp_path, "GARAGE LOG\n\nctx 2048, tps of all cards.\n\n"
+                 "04  small   eager                batch   64    15.76 s/step     8317 tps  mfu 33.2%\n"
+                 "05  small   compile, flash       batch   64   11370 ms/step    11528 tps  mfu 46.1%\n"
+                 "09  small   8bit adam, mbs 4     batch   64    10.96 s/step    11959 tps  mfu 47.8%\n")
+    assert [(one.run_id, one.gbs, one.mbs, one.sec_per_it, one.tokens_per_s, one.mfu) for one in found] == [
+        ("04 small eager", 64, None, 15.76, 8317, 0.332), ("05 small compile, flash", 64, None, 11.37, 11528, 0.461),
+        ("09 small 8bit adam, mbs 4", 64, 4, 10.96, 11959, 0.478)]  # fmt: skip

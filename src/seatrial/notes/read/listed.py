@@ -1,6 +1,7 @@
 """Runs whose figures each carry their name, as the rows between pipes that everything else reads.
 
     - 32 GPUs, TP=2 PP=2 DP=8, GBS 256: 20.43 s/it, 141 TFLOPs        an item of a list
+    03 rook  compile   mbs 8 x acc 16   9.31 s/it   39.7k tok/s        names and figures set by gaps
     nodes=4 tp=2 step_time_ms=931.2                                    pairs on a line
     {"nodes": 4, "tp": 2, "step_time_ms": 931.2}                       a line of JSON
     - nodes: 4                                                         YAML, a line each
@@ -26,9 +27,10 @@ _ITEM = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)])\s+(\S.*)")
 _NUMBER = r"(\d[\d.,]*\d|\d)"
 _MANY = r"(\d[\d.,]*\d[kKM]?|\d[kKM]?)"
 _SAID = re.compile(
-    rf"\b(TP|PP|DP|CP|EP|MBS|GBS|GAS?|seq|micro[ -]batch|global[ -]batch|MFU)(?:\s?[=:]\s?|\s)?{_NUMBER}(%?)(?![\w.])|"
-    rf"(?<![\w.,]){_MANY}\s?[x×]?\s?(GPUs?|nodes?|(?:s|secs?|ms)/(?:it|iter|iteration|step)|TFLOPs?(?:/s)?(?:/GPU)?|"
-    r"tok(?:en)?s?/s(?:ec)?(?:/GPU)?|samples?/s(?:ec)?|Gi?B)(?![\w/])", re.IGNORECASE
+    rf"\b(TP|PP|DP|CP|EP|MBS|GBS|GAS?|acc(?:um)?|seq|ctx|(?:micro[ -]|global[ -])?batch|bs|MFU|HFU)(?:\s?[=:]\s?|\s{{1,4}})?"
+    rf"{_NUMBER}(%?)(?![\w.])|"
+    rf"(?<![\w.,]){_MANY}\s?[x×]?\s?(GPUs?|cards?|nodes?|(?:s|secs?|ms)/(?:it|iter|iteration|step)|TFLOPs?(?:/s)?(?:/GPU)?|"
+    r"tok(?:en)?s?/s(?:ec)?(?:/GPU)?|tps|samples?/s(?:ec)?|it/s|Gi?B)(?![\w/])", re.IGNORECASE
 )
 _PAIR = re.compile(
     r"(?:^|[\s,;|{(])([^\W\d][^=:,;|{}\"]{0,40}?)\s?[=:]\s?"
@@ -36,7 +38,10 @@ _PAIR = re.compile(
 )
 _YAML = re.compile(r"(\s*)(- +)?([^\W\d][^=:{}\"]{0,40}):\s+(\S.{0,60}?)\s*(?:#.*)?")
 _FAILED = re.compile(r"\bOOM\b|\bout of memory\b", re.IGNORECASE)
-_TITLES = {"gpu": "gpus", "node": "nodes", "gib": "mem (GiB)", "gb": "mem (GB)"}
+_LEAD = re.compile(r"\s*(\S.*?[^\W\d].*?)\s*(?:-> ?)?$")
+"""What stands before the first figure of a line whose parts are set by gaps."""
+RUN = "run"
+_TITLES = {"gpu": "gpus", "card": "gpus", "cards": "gpus", "node": "nodes", "gib": "mem (GiB)", "gb": "mem (GB)"}
 
 
 def pipes_of_lists(lines: Iterable[Line]) -> Iterator[Line]:
@@ -85,9 +90,13 @@ def _said(line: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for match in _SAID.finditer(text):
         title = match[1] or _TITLES.get(match[5].lower(), match[5])
+        if title in found and found[title] == (match[2] or match[4]):
+            continue  # in its name as well
         if title in found:
             found = {}
             break
+        if not found and item is None and (lead := _LEAD.fullmatch(text, 0, match.start())) and "  " in text.strip():
+            found[RUN] = " ".join(lead[1].split())
         found[title] = f"{match[2]}{match[3]}" if match[1] else match[4]
     several = text.count("=") + text.count(":") >= FEWEST
     pairs = [(match[1].strip(), match[2].strip("'\"")) for match in _PAIR.finditer(text)] if several else []
@@ -120,11 +129,27 @@ def _is_run(said: dict[str, str]) -> bool:
     return 0 < len(measured) < len(fields) > 2 and 2 * len(fields) > len(said) and "iteration" not in fields
 
 
+def _in_one_unit(block: list[tuple[list[Line], dict[str, str]]]) -> None:
+    """Times under one heading, with their unit in the cell where it is another than that of most."""
+    units = [title for _, said in block for title in said if _OF_A_STEP.fullmatch(title)]
+    most = max(units, key=units.count, default="")
+    for _, said in block:
+        for title in [title for title in said if title in units and title != most]:
+            said[most] = f"{said.pop(title)} {title.partition('/')[0]}"
+
+
+_OF_A_STEP = re.compile(r"(?:s|secs?|ms)/(?:it|iter|iteration|step)", re.IGNORECASE)
+
+
 def _rows(block: list[tuple[list[Line], dict[str, str]]]) -> Iterator[Line]:
+    _in_one_unit(block)
     titles = list(dict.fromkeys(title for _, said in block for title in said))
     measured = [title for title in titles if _measured(title)]
-    laid_out = {frozenset(said) - {*measured} for _, said in block}
-    if len(block) < FEWEST or len(laid_out) > 1 or not measured:
+    laid_out = {frozenset(said) - {*measured, RUN} for _, said in block}
+    # Where each has a name, some say more than what all say.
+    named = len(laid_out) > 1 and all(RUN in said for _, said in block)
+    alike = len(laid_out) == 1 or named and bool(frozenset.intersection(*laid_out))
+    if len(block) < FEWEST or not alike or not measured:
         yield from (line for given, _ in block for line in given)
         return
     first = block[0][0][0][0]

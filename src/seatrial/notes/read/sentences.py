@@ -19,6 +19,7 @@ from seatrial.notes.labels import label_parameters
 from seatrial.notes.read.gapped import may_begin, pipes_of_gaps
 from seatrial.notes.read.htmltables import pipes_of_html
 from seatrial.notes.read.led import led_sections
+from seatrial.notes.read.listed import pipes_of_lists
 from seatrial.notes.read.outline import HEADING, Chapters, Tree
 from seatrial.notes.read.scan import Token, is_delimiter, is_rule, scan
 from seatrial.notes.read.sound import MOST_COUNTED
@@ -100,6 +101,9 @@ def piped(text: str) -> tuple[str, ...]:
                 lines[number - 1] = line or lines[number - 1]
             elif number < len(lines) and is_rule(lines[number]):
                 lines[number] = line  # else what stands above it were a heading
+    for number, line in pipes_of_lists(enumerate(lines, 1)):
+        if line[:1] == "|" and not is_delimiter(line):
+            lines[number - 1] = line  # else a row whose figures each carry their name were a sentence
     return tuple(lines)
 
 
