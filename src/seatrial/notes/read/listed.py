@@ -96,7 +96,7 @@ def _said(line: str) -> dict[str, str]:
             found = {}
             break
         if not found and item is None and (lead := _LEAD.fullmatch(text, 0, match.start())) and "  " in text.strip():
-            found[RUN] = " ".join(lead[1].split())
+            found[RUN] = " ".join(lead[1].split()).rstrip(" ,;:")
         found[title] = f"{match[2]}{match[3]}" if match[1] else match[4]
     several = text.count("=") + text.count(":") >= FEWEST
     pairs = [(match[1].strip(), match[2].strip("'\"")) for match in _PAIR.finditer(text)] if several else []

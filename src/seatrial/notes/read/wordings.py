@@ -41,7 +41,8 @@ _SURE: dict[str, Wording] = {
     "hidden": (
         ("hidden", rf"\b(?:n_?)?hidden(?:[ _-](?:size|dim(?:ension)?|width))?{_IS}{_N}"),
         ("model|dim|emb|width",
-         rf"{_NO_PART}\b(?:d_?model|(?:model )?width|dim|dimension(?=[ =:]{{1,3}}\d{{3}})|emb(?:ed(?:ding)?)?(?:[ _-]dim(?:ension)?)?){_IS}{_N}"),
+         rf"{_NO_PART}\b(?:d_?model|(?:model )?width|dim|dimension(?=[ =:]{{1,3}}\d{{3}})|"
+         rf"emb(?:ed(?:ding)?)?(?:[ _-]dim(?:ension)?)?){_IS}{_N}"),
         ("width|dimension", rf"\b(?:models?|layers|transformer),? (?:(?:of|with|and)(?: an?)? )?(?:width|dimension){_IS}{_N}"),
         (" hidden|-hidden", rf"{_N}[ -]hidden\b(?! layer)"),
         ("wide", rf"{_NO_PART}(?<![\w.,])(?=\d[\d,]{{2}}){_N}[ -]wide\b"),
