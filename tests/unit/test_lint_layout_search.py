@@ -471,3 +471,33 @@ def test_names_that_carry_something_else_deny_nothing(tmp_path: Path):
     for old, new in (("_tp1pp1", "_v3"), ("_tp2pp1", "_tp9 try"), ("_tp2pp2", "_tp7"), ("_tp4pp1", "_tp5")):
         note = note.replace(old, new)
     assert _found(tmp_path, note, "runs.csv") == []
+
+
+PHASES = """# Model card
+
+All on H100-80GB, 989.4 TFLOP/s; model FLOPs are 6N per token. The 7B saw 2.35 T tokens in all, and the 13B 3.72 T.
+
+| model | phase | GPUs | tokens | throughput | MFU | days | GPU-hours |
+| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
+| Dunlin-1.3B | main | 64 | 0.50 T | 3.071 M/s | 38.9 % | 1.88 | 2,895 |
+| Dunlin-7B | main | 256 | 2.00 T | 2.607 M/s | 43.2 % | {days} | 54,559 |
+| Dunlin-7B | anneal | 256 | 0.25 T | 2.631 M/s | 43.6 % | 1.10 | 6,756 |
+| Dunlin-13B | main | 512 | 2.80 T | {rate} | 43.2 % | 11.64 | 142,985 |
+| Dunlin-13B | anneal | 512 | 0.35 T | 2.774 M/s | 43.0 % | 1.46 | 17,944 |
+"""
+
+
+@pytest.mark.parametrize(("cells", "line", "printed", "proposed"), [
+    ({}, None, None, None), ({"days": "5.55"}, 8, "5.55", "8.88"), ({"rate": "27.85 M/s"}, 10, "27.85 M/s", "2.785"),
+])  # fmt: skip
+def test_millions_a_second_are_tokens_and_a_ratio_of_the_text_excuses_no_days(
+        tmp_path: Path, cells: dict[str, str], line: int, printed: str, proposed: str):
+    note = PHASES.format(**{"days": "8.88", "rate": "2.785 M/s"} | cells)
+    found = [(one.line, one.printed, (one.proposed or "")[:5].rstrip("M ")) for one in _found(tmp_path, note)]
+    assert found == ([(line, printed, proposed)] if line else [])
+
+
+def test_bytes_of_a_number_are_no_billions(tmp_path: Path):
+    note = "The logits in fp32 take 4 × 2048 × 32000 × 4 B = {} GB.\n\n| TP | s/step |\n|---|---|\n| 1 | 9.1 |\n"
+    assert _found(tmp_path, note.format("1.05")) == []
+    assert [one.proposed for one in _found(tmp_path, note.format("1.50"))] == ["1.05"]

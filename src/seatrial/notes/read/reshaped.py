@@ -110,7 +110,8 @@ def _made(block: list[tuple[int, str]], above: list[str], units: Units, below: s
 
 
 _IN_CELLS = re.compile(rf"[~≈]?(?:{NUMBER.pattern})\s?(?:[kKM万]|Tsd\.|Mio\.)?\s?"
-                       r"((?:tok(?:en)?s?|samples?|seqs?)/s(?:ec)?(?:/(?:GPU|device|chip|card|node))?|"
+                       r"((?<=[kKM])/s(?:ec)?(?:/(?:GPU|device|chip|card|node))?|"
+                       r"(?:tok(?:en)?s?|samples?|seqs?)/s(?:ec)?(?:/(?:GPU|device|chip|card|node))?|"
                        r"TFLOPS?(?:/s)?(?:/(?:GPU|device|chip|card))?|m?s|secs?|Sek\.|秒|초)", re.IGNORECASE)
 _TO_REACH = re.compile(r"\b(?:target|goal|expected|theor\w+|ideal|linear|paper|reported|peak|soll|ziel|max|old|previous|"
                        r"estimate\w*)\b", re.IGNORECASE)
@@ -136,6 +137,7 @@ def _by_cells(titles: list[str], rows: list[list[str]]) -> list[str]:
         unit = units.pop() if len(units) == 1 and len(cells) > 1 and field != "iteration" else ""
         if field == "iteration" and cells and all(map(_FRACTION.fullmatch, cells[:MOST_ASKED])):
             unit = "s"
+        unit = f"tokens{unit}" if unit[:1] == "/" else unit  # so many thousands a second are nothing else
         new = f"{title} ({_PLAIN.get(unit.lower(), unit)})"
         meant = read_heading(new).field
         other = meant not in fields[:at] + fields[at + 1 :] and (field != "tokens_per_s" or meant != field)

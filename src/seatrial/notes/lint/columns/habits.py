@@ -121,7 +121,10 @@ def counted_otherwise(row: Row, relation: Relation, rule: Rule, off: float) -> b
         return True
     text = row.sheet.text(row)
     flops, tokens = text.ratios
-    ratios = tokens if is_found(relation) else flops if has_flops(relation) else frozenset()
+    # Days times devices are device hours, on however many tokens the text says that something was trained.
+    of_tokens = is_found(relation) and not all(name[:1] == EXTRA or name in ("world", "nodes") for name, _ in relation.terms)
+    of_tokens |= any("tok" in name.lower() for name, _ in relation.terms)
+    ratios = tokens if is_found(relation) and of_tokens else flops if has_flops(relation) else frozenset()
     ratios |= {math.log(2)} if text.paired and ("gbs", -1) in relation.terms else set()
     return any(abs(abs(off) - ratio) <= slack(row, relation) + wobble(row, relation, rule) + 2 * SMALL for ratio in ratios)
 

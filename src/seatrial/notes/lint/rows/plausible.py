@@ -488,7 +488,9 @@ def _of_like_size(rows: list[Row]) -> list[Finding]:
             at = min(range(len(ranges)), key=lambda way: ranges[way][1] / ranges[way][0])  # how the other rows count
             offs = [max(low / shares[row], shares[row] / high) for shares, (low, high) in zip(ways, ranges)]
             low, high = ranges[at]
-            near = offs[at] < max(_OFF_SIZE, (high / low) ** 1.5)
+            size = label_parameters(row.record.size_label)
+            coarse = 1 + size[1] / size[0] if size else 1.0  # 1B may be 1.4
+            near = offs[at] < max(_OFF_SIZE, (high / low) ** 1.5, coarse)
             # Rows that hardly differ show two digits exchanged that are off by less.
             least = min((off for off, (few, many) in zip(offs, ranges) if many <= _ALIKE * few), default=0.0)
             if high > _ALIKE * low or least < 1.1 or near and high > _HARDLY * low:

@@ -76,11 +76,13 @@ def _equations(file: str, number: int, line: str) -> Iterator[Finding]:
         if None in factors or any(one is not None and not float(decimal(one[1])) for one in factors):
             continue
         low = high = 1.0
+        # `4 B` are bytes where what comes of it is, and no billions.
+        scales_of = {**_SCALES, "B": (1.0, 1.0)} if _IN_BYTES.match(line, match.end(3)) else _SCALES
         exact = not any(one and (one[2] or "." in one[1]) for one in factors) and match[2] == "="
         for one in factors:
             assert one is not None
-            value, scales = float(decimal(one[1])), _SCALES.get(one[2] or "", (1.0, 1.0))
-            half = 0.5 * 10.0 ** -digits.places(one[1]) if "." in one[1] or one[2] else 0.0
+            value, scales = float(decimal(one[1])), scales_of.get(one[2] or "", (1.0, 1.0))
+            half = 0.5 * 10.0 ** -digits.places(one[1]) if "." in one[1] or one[2] and scales[0] > 1 else 0.0
             low, high = low * (value - half) * min(scales), high * (value + half) * max(scales)
         if _in_other_units(line[match.end() :], float(decimal(match[3])), low, high):
             continue
@@ -95,6 +97,7 @@ def _equations(file: str, number: int, line: str) -> Iterator[Finding]:
         yield from _unequal(file, number, match[1], match[2], "", math.fsum(parts) - half, math.fsum(parts) + half)
 
 
+_IN_BYTES = re.compile(r" ?[KMGT]i?B\b")
 _MEASURED = r"(?:i?(?:B|[bB]ytes?|bits?)|Wh?|J|Hz|V?A)"
 _PREFIXED = re.compile(rf"\d ?([kKMGTP])(?={_MEASURED}(?!\w))")
 _UNITED = re.compile(rf" ?((?:[kKMGTP](?=(?:b|{_MEASURED})?(?!\w)))|[MGT]o|[GTP]F\w*|Mio|Mrd|Mld|mld|mln|bn|"
