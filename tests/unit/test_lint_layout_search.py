@@ -501,3 +501,17 @@ def test_bytes_of_a_number_are_no_billions(tmp_path: Path):
     note = "The logits in fp32 take 4 × 2048 × 32000 × 4 B = {} GB.\n\n| TP | s/step |\n|---|---|\n| 1 | 9.1 |\n"
     assert _found(tmp_path, note.format("1.05")) == []
     assert [one.proposed for one in _found(tmp_path, note.format("1.50"))] == ["1.05"]
+
+
+BOXES = """rook has two RTX 4090 (165 TF), pawn four RTX 3090 (71 TF). GPT-2 medium, 355M, sequences of 1024.
+
+| box | mbs | acc | GPUs | s/it | tok/s | mfu |
+|---|---|---|---|---|---|---|
+| pawn | 4 | 32 | 4 | 10.00 | 52.4k | 39.2% |
+| rook | 8 | 32 | 2 | 8.40 | 62.4k | 40.1% |
+| pawn | 4 | 64 | 2 | 19.44 | 27.0k | 40.3% |
+"""
+
+
+def test_a_share_of_the_peak_that_nobody_uses_is_no_correction(tmp_path: Path):
+    assert {one.level for one in _found(tmp_path, BOXES)} == {"warning"}

@@ -42,7 +42,7 @@ def said(row: Row) -> dict[str, int]:
     names = row.sheet.titled.get(row.key)
     if names is None:
         names = row.sheet.titled[row.key] = _trusted(row.mates[:MOST_ASKED])
-    return {field: count for field, count in _named(row).items() if field in names}
+    return {field: count for field, count in _named(row).items() if field in names} if names else {}
 
 
 def _named(row: Row) -> dict[str, int]:

@@ -150,7 +150,7 @@ def repair(row: Row, name: str, value: float, bounds: tuple[float, float], broke
         why = " (the recomputed forward pass is counted)" if ratio > 1 else " (the recomputed forward pass is not counted)"
     peak = (row.peak or math.inf) if name == "tflops" else math.inf
     score += ABOVE * ((figure.value > peak) - (value > peak))
-    score -= ABOVE * 2 if name in ("mfu", "hfu") and value > MOST_USED >= figure.value else 0.0
+    score -= ABOVE * 2 if name in ("mfu", "hfu") and value > 1.0 >= figure.value else 0.0
     if name[:1] == EXTRA and name[1:] in row.sheet.shared(row.key) and _is_chosen(row, name, value):
         score -= CHOSEN
     if name in MEASURES:
@@ -177,8 +177,6 @@ def repair(row: Row, name: str, value: float, bounds: tuple[float, float], broke
     return Repair(name=name, value=value, shown=shown, score=score + stale(row, name), why=why, code=code)
 
 
-MOST_USED = 0.85
-"""Of the peak, whatever is trained."""
 _ROUND = re.compile(r"[1-9]0+")
 """As people choose them: 60 or 100 billions of tokens."""
 _LETTERS = {"万": 1e4, "萬": 1e4, "亿": 1e8, "億": 1e8, "M": 1e6}

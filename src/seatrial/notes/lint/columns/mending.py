@@ -76,8 +76,14 @@ def _repairs(row: Row, broken: list[Broken], kept: list[Kept]) -> Iterator[Repai
 
 def _is_sure(row: Row, name: str, value: object) -> bool:
     """Whether something else proves that a figure is no such other one."""
+    if name in ("mfu", "hfu") and isinstance(value, float) and value > MOST_USED >= (row.get(name) or 0.0):
+        return True
     was = row.get(name) if name in row.sure else None
     return bool(was) and isinstance(value, (int, float)) and abs(math.log(value / was)) > row.sure[name]  # type: ignore[operator]
+
+
+MOST_USED = 0.85
+"""Of the peak, whatever is trained."""
 
 
 def _cells(row: Row, broken: list[Broken]) -> list[str]:

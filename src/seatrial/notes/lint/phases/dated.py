@@ -36,7 +36,7 @@ def check(sheet: Sheet) -> list[Finding]:
         if len(rows) < FEWEST:
             continue
         pair = lasting.named(rows[0])
-        headings = [*(pair or (heading for heading, cell in rows[0].cells.items() if days.moments((cell,))[0]))]
+        headings = [*(pair or (heading for heading, cell in rows[0].cells.items() if days.is_one(cell)))]
         cells = list(dict.fromkeys(row.cells.get(heading, "") for row in rows for heading in headings))
         read = {cell: day for cell, day in zip(cells, days.moments(cells, surely=pair is not None)) if day is not None}
         told = list(_told(rows, read, *pair)) if pair is not None else []

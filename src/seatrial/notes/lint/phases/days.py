@@ -69,6 +69,14 @@ def moments(cells: Sequence[str], *, surely: bool = False) -> list[Moment | None
     return [None if match is None else _read(match) for match in found]
 
 
+def is_one(cell: str, *, surely: bool = False) -> bool:
+    """Whether a cell is a day; asked of every column of every table."""
+    return not _A_NUMBER.fullmatch(cell) and moments((cell,), surely=surely)[0] is not None
+
+
+_A_NUMBER = re.compile(r"[^\d]*|\d*(?:,\d{3})*(?:[.,]\d+)?")
+
+
 def has_clock(cell: str) -> bool:
     match = _match(clean(cell).strip())
     return match is not None and match["hour"] is not None

@@ -131,7 +131,7 @@ _STARTS, _ENDS = (re.compile(
 def named(row: Row) -> tuple[str, str] | None:
     """The headings that say which days are the first and the last of a phase, side by side."""
     pairs = [(one, other) for one, other in pairwise(row.cells) if _is_one(_STARTS, one) and _is_one(_ENDS, other)]
-    dated = [pair for pair in pairs if all(_is_day(row.cells[heading], surely=True) for heading in pair)]
+    dated = [pair for pair in pairs if all(days.is_one(row.cells[heading], surely=True) for heading in pair)]
     return dated[0] if len(dated) == 1 else None
 
 
@@ -140,8 +140,8 @@ def _columns(rows: list[Row]) -> tuple[str, str] | None:
     pair = named(rows[0])
     if pair is not None:
         return pair
-    dated = [heading for heading, cell in rows[0].cells.items() if _is_day(cell)
-             and sum(_is_day(row.cells.get(heading, "")) for row in rows) >= 0.8 * len(rows)]  # fmt: skip
+    dated = [heading for heading, cell in rows[0].cells.items() if days.is_one(cell)
+             and sum(days.is_one(row.cells.get(heading, "")) for row in rows) >= 0.8 * len(rows)]  # fmt: skip
     beside = [*pairwise(rows[0].cells)]
     return (dated[0], dated[1]) if len(dated) == 2 and (dated[0], dated[1]) in beside else None
 
@@ -149,10 +149,6 @@ def _columns(rows: list[Row]) -> tuple[str, str] | None:
 @functools.lru_cache(maxsize=4096)
 def _is_one(words: re.Pattern[str], heading: str) -> bool:
     return words.fullmatch(normal(plain_letters(clean(heading)).casefold()).strip()) is not None
-
-
-def _is_day(cell: str, *, surely: bool = False) -> bool:
-    return days.moments((cell,), surely=surely)[0] is not None
 
 
 def _phases(rows: list[Row], pair: tuple[str, str], heading: str, unit: float, *, shared: bool) -> list[Phase]:
