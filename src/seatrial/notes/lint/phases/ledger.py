@@ -164,7 +164,8 @@ def _columns(mates: list[Row]) -> dict[str, list[Cell]]:
     if found.keys().isdisjoint(AMOUNTS) or len(found) < 2:
         return {}
     batch = mates[0].columns.get("gbs", "")
-    if "tokens of a step" not in found and all(_MANY_TOKENS.fullmatch(row.cells.get(batch, "")) for row in mates[:MOST_ROWS]):
+    printed = [cell for row in mates[:MOST_ROWS] if (cell := row.cells.get(batch, ""))]  # a total has none
+    if "tokens of a step" not in found and all(map(_MANY_TOKENS.fullmatch, printed)) and (printed or not batch):
         found["tokens of a step"] = [Cell(batch, "tokens of a step")]  # `4.19M` under `batch`
     for kind in STATED:
         if kind not in found and any(stated(row, kind) for row in mates[:FEWEST]):
