@@ -185,7 +185,7 @@ def _told(kind: str, row: Row, export: Export) -> str:
         return row_text(row.cells) if row.cells else ""
     # A comment's commas are its own; a setting that has its value in the next cell is told with a colon.
     if _COMMENT.match(row.cells[0]):
-        return _COMMENT.sub("", f"{export.delimiter} ".join(row.cells)).strip()
+        return _COMMENT.sub("", f"{export.delimiter} ".join(row.cells), count=1).strip()
     return ": ".join(cell.rstrip(":") for cell in row.cells if cell)
 
 

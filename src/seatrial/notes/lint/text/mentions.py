@@ -53,7 +53,8 @@ def mentions(text: str, rows: Sequence[Row]) -> list[Mention]:
     rows = rows[:MOST_ROWS]
     text = spelled(text)
     letters = text.casefold()
-    found = [*_counts(text, rows), *_settings(letters, rows), *_names(letters, rows), *_numbers(text, rows)]
+    found = [*_counts(text, rows), *_settings(letters, rows), *_names(letters, rows), *_numbers(text, rows),
+             *_months(letters, rows)]  # fmt: skip
     found = [one for one in found if one.rows]
     found += [*_joined(text, rows, found), *_held_against(text, rows, found)]
     kept: dict[tuple[int, str], Mention] = {}
@@ -133,7 +134,8 @@ def _names(letters: str, rows: Sequence[Row]) -> list[Mention]:
             sized = {cell.casefold()} if re.fullmatch(r"\d+(?:\.\d+)?[kKMB]|\d{3,5}", cell) else set()
             if versions and _NUMBERED.fullmatch(row.cells.get(heading, "")):
                 sized = {row.cells[heading].casefold()}
-            for word in tokens(cell) | sized | _counted(cell) if len(cell) < 60 else ():
+            begun = {cell.casefold()} if cell[:1].isdigit() and " " in cell and cell.upper() != cell.lower() else set()
+            for word in tokens(cell) | sized | begun | _counted(cell) if len(cell) < 60 else ():
                 words.setdefault(word, set()).add(at)
         taken: list[tuple[int, int]] = []
         for word, its in sorted(words.items(), key=lambda one: -len(one[0])):
@@ -141,11 +143,34 @@ def _names(letters: str, rows: Sequence[Row]) -> list[Mention]:
                 continue
             ends = (r"(?<![^\W_])", r"(?![^\W_])") if word.isascii() or not _CJK.search(word) else ("", "")
             ends = (r"(?<![\w.,])", r"(?![\w.,]*[\w%])") if _NUMBERED.fullmatch(word) else ends
-            plural = "s?" if word.isascii() and (word[-1].isdigit() or len(word) > 4 and word.isalpha()) else ""
+            plural = "s?" if word.isascii() and word[-1].isdigit() else ""
+            plural = "(?:s|es|ing|ed|en)?" if word.isascii() and word.isalpha() and len(word) > 4 else plural
             for match in re.finditer(rf"{ends[0]}{re.escape(word)}{plural}{ends[1]}", letters):
                 if not any(start < match.end() and match.start() < end for start, end in taken):
                     taken.append(match.span())
                     found.append(Mention(match.start(), match.end(), heading, word, frozenset(its)))
+    return found
+
+
+_MONTHS = tuple(re.compile(rf"\b(?:{names})\b") for names in (
+    "january|januar|janvier|enero|gennaio|janeiro|januari|jan",
+    "february|februar|fevrier|febrero|febbraio|fevereiro|februari|feb",
+    "march|marz|mars|marzo|marco|maart|mar", "april|avril|abril|aprile|apr", "may|mai|mayo|maggio|maio|mei",
+    "june|juni|juin|junio|giugno|junho|jun", "july|juli|juillet|julio|luglio|julho|jul", "august|aout|agosto|augustus|aug",
+    "september|septembre|septiembre|settembre|setembro|sep|sept", "october|oktober|octobre|octubre|ottobre|outubro|oct|okt",
+    "november|novembre|noviembre|novembro|nov", "december|dezember|decembre|diciembre|dicembre|dezembro|dec|dez"))  # fmt: skip
+_OF_MONTHS = re.compile(r"month|monat|mois|\bmes\b|mese|maand|месяц|月", re.IGNORECASE)
+
+
+def _months(letters: str, rows: Sequence[Row]) -> list[Mention]:
+    """`July` for 2025-07"""
+    found = []
+    for heading in rows[0].record.printed:
+        cells = [row.cells.get(heading, "") for row in rows] if _OF_MONTHS.search(heading) else []
+        months = [re.fullmatch(r"(?:\d{4}[-/.])?(\d{1,2})(?:[-/.]\d{4})?", cell.strip()) for cell in cells]
+        for count, pattern in enumerate(_MONTHS, 1) if any(months) else ():
+            its = frozenset(at for at, month in enumerate(months) if month and int(month[1]) == count)
+            found += [Mention(match.start(), match.end(), heading, str(count), its) for match in pattern.finditer(letters)]
     return found
 
 

@@ -88,3 +88,14 @@ def _split(block: list[tuple[int, str]]) -> Iterator[Sentence]:
             first = [(0, next(number for start, number in reversed(starts) if start <= begin))]
             yield Sentence(part, (*first, *within))
         begin = end
+
+
+def each(some: tuple[Sentence, ...], *, lines: bool) -> Iterator[Sentence]:
+    """Sentences, or each of their lines by itself: remarks between rows of commas go on in no next one."""
+    for sentence in some:
+        ends = [*(start for start, _ in sentence.starts[1:]), len(sentence.text)]
+        if not lines or len(ends) == 1:
+            yield sentence
+            continue
+        for (start, number), end in zip(sentence.starts, ends):
+            yield Sentence(sentence.text[start:end], ((0, number),))

@@ -54,7 +54,7 @@ class Sides:
 
 def sides(text: str, claim: Claim, its: Sequence[Claim], some: Sequence[Mention], rows: Sequence[Row]) -> Iterator[Sides]:
     """What the sentence names of the two, each way to read it that leads to rows."""
-    own = _of_claim(text, claim, its, some)
+    own = of_claim(text, claim, its, some)
     if not own:
         return
     both = two_sides(own, rows)
@@ -65,7 +65,7 @@ def sides(text: str, claim: Claim, its: Sequence[Claim], some: Sequence[Mention]
     if split is not None:
         yield Sides(twins(text, *split), True)
         return
-    left = _having_all(own, rows)
+    left = having_all(own, rows)
     counted = all(one.heading in ("devices", "nodes") for one in own)
     of_others = len(left) == 2 and any(field_of(heading) in FIRST for heading in apart(*left))
     if len(left) == 2 and not counted and 0 < len(apart(*left)) <= 2 and (not of_others or _THAN.search(text)):
@@ -76,7 +76,7 @@ def sides(text: str, claim: Claim, its: Sequence[Claim], some: Sequence[Mention]
             yield Sides([(left[0], base)], False)
 
 
-def _of_claim(text: str, claim: Claim, its: Sequence[Claim], some: Sequence[Mention]) -> list[Mention]:
+def of_claim(text: str, claim: Claim, its: Sequence[Claim], some: Sequence[Mention]) -> list[Mention]:
     """Without what other claims of the sentence have for themselves, each a value of one column."""
     if len(its) < 2:
         return list(some)
@@ -105,7 +105,7 @@ def _of_claim(text: str, claim: Claim, its: Sequence[Claim], some: Sequence[Ment
     return sorted(kept, key=lambda one: one.start)
 
 
-def _having_all(some: Sequence[Mention], rows: Sequence[Row]) -> list[Row]:
+def having_all(some: Sequence[Mention], rows: Sequence[Row]) -> list[Row]:
     """Rows that have all of what is named; of one column a word may hold for less than another one does."""
     left = frozenset(range(len(rows))) if some else frozenset()
     for column in by_column(some).values():
