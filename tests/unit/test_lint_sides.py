@@ -51,6 +51,15 @@ CHUNKS = "145.6B, tensor 8, pipeline 8, sequences of 2048.\n\n" + table("""
     1024  1  768  4.67  336.8k  394
     1024  5  768  4.21  373.6k  436
 """) + "\n"
+ENGINES = "8x H100, 13B, sequences of 4096, GBS 256.\n\n" + table("""
+    engine  recompute  mbs  s/step  tok/s/GPU  mem (GB)
+    Megatron  selective  2  9.80  13,375  61.2
+    Megatron  full  4  12.40  10,570  40.9
+    FSDP  selective  2  11.10  11,808  66.0
+    FSDP  full  4  14.20  9,231  45.1
+    DeepSpeed  selective  2  11.90  11,014  68.3
+    DeepSpeed  full  4  15.10  8,680  47.0
+""") + "\n"
 
 
 def _found(folder: Path, text: str) -> list[Finding]:
@@ -91,6 +100,11 @@ def _found(folder: Path, text: str) -> list[Finding]:
     (CHUNKS, "On 512 GPUs five chunks win 6.5 % over none, on 1024 it's {} %.", "10.9", "18.9"),
     (CHUNKS, "On 512 GPUs five chunks win {} % over one.", "6.5", "16.5"),
     (CHUNKS, "At 1024 GPUs, 5 chunks are {} % faster than 1.", "11", "21"),
+    (ENGINES, "Against FSDP, Megatron wins {} % with selective and 15 % with full recompute.", "13", "31"),
+    (ENGINES, "Against FSDP, Megatron wins 13 % with selective and {} % with full recompute.", "15", "51"),
+    (ENGINES, "Megatron vs FSDP: {}x selective, 1.15x full.", "1.13", "1.31"),
+    (ENGINES, "Full recompute costs Megatron {} % of the throughput.", "21", "42"),
+    (ENGINES, "Selective recompute makes FSDP {} % faster.", "28", "48"),
 ])  # fmt: skip
 def test_the_two_that_are_compared(tmp_path: Path, note: str, said: str, right: str, wrong: str) -> None:
     assert _found(tmp_path, f"{note}{said.format(right)}\n") == []

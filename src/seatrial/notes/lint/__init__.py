@@ -56,6 +56,7 @@ from seatrial.notes.lint.text import (
     spoken,
     summed,
     told,
+    within,
 )
 from seatrial.notes.lint.text.prose import Prose
 from seatrial.notes.read import LARGEST_MIB, import_file
@@ -84,7 +85,7 @@ BESIDES: tuple[Rule, ...] = (
     dates.check, bytes_of.check, budgets.check, groups.check, reckons.check, compute.check, reckoned.check, pairs.check,
     spoken.check, told.check, claimed.check, counted.check, denied_shape.check, denied.column_otherwise, denied.nodes_otherwise,
     shapes.check, experts.check_spread,
-    dated.check, status.fits_by_need, peaks.check, arrows.check, averages.check, portions.check, meshes.check_slices,
+    dated.check, status.fits_by_need, peaks.check, arrows.check, averages.check, portions.check, within.check, meshes.check_slices,
 )  # fmt: skip
 """Those that speak of lines of which nothing else was said, in either kind of table."""
 

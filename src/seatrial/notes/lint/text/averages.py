@@ -53,7 +53,7 @@ def check(sheet: Sheet) -> list[Finding]:
     found: list[Finding] = []
     for file, text in sheet.prose.items():
         tables = [rows for rows in sheet.tables_of(file) if len(rows) >= FEWEST] if text.has(*WORDS) else []
-        apart = file.endswith((".csv", ".tsv"))
+        apart = str(file).endswith((".csv", ".tsv"))
         for sentence in each(text.sentences, lines=apart) if tables and len(text.lines) <= MOST_LINES else ():
             words = plain(sentence.text)
             if _AVERAGE.search(words) and not OTHERS.search(in_english(words)):

@@ -61,7 +61,7 @@ _DONE = re.compile(rf"\b(?:(?P<less>los(?:es?|t|ing)|sav(?:es?|ed|ing)|costs?|pa
                    rf"aporta|porta|gana\w*|ganho\w*|rende|da|daje|levert|scheelde|дает|дал\w*)) "
                    rf"{_HEDGE}{N}\s?{_P}", re.IGNORECASE)  # fmt: skip
 _GIVEN_UP = re.compile(rf"\b(?:costs?|los(?:es?|t|ing)|takes?|eats?|gives? up|kostet|verlier\w*|perd\w*|coute|cuesta|costa|"
-                       rf"custa|sav(?:es?|ed|ing)) {_HEDGE}$", re.IGNORECASE)  # fmt: skip
+                       rf"custa|sav(?:es?|ed|ing)) (?:\w+ ){{0,2}}?{_HEDGE}$", re.IGNORECASE)  # fmt: skip
 _KEPT = re.compile(rf"\b(?:keeps?|kept|retains?|holds?|still (?:have|has|had|get|gets|do|does)|behalt\w*|halt|bleiben|"
                    rf"conserve|garde\w*|reste\w*|conserva\w*|mantien\w*|mantem|mantiene|zachowuje) {_HEDGE}{N}\s?{_P}\s"
                    rf"(?:of|der|des|de|del|della|von)\b|{N}\s?{_P} as (?:fast|much|many|long)\b|"

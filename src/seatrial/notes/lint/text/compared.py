@@ -244,8 +244,13 @@ class _Told:
         sure = self.sure
         implied = [(row, base) for row, by in sure for base in _bases(row, by)] if len(sure) == 1 else []
         places = {word.casefold() for word in _WHERE.findall(plain_letters(self.sentence))}
-        implied.sort(key=lambda pair: sum(bool(tokens(cell) & places) and pair[1].cells.get(heading) != pair[0].cells[heading]
-                                          for heading, cell in pair[0].worded.items()))  # fmt: skip
+
+        def of_place(pair: tuple[Row, Row]) -> int:
+            return sum(bool(tokens(cell) & places) and pair[1].cells.get(heading) != pair[0].cells[heading]
+                       for heading, cell in pair[0].worded.items())  # fmt: skip
+
+        implied.sort(key=of_place)
+        likely = [pair for pair in implied if of_place(pair) == of_place(implied[0])]
         pairs = [(one, other) for one, by in sure for other, of in self.named if other is not one and not of < by
                  and (other.key == one.key or _AGAINST.search(plain_letters(self.sentence)))]  # fmt: skip
         every = [one for pair in (*pairs, *implied) for one in _ratios(*pair, measured=False)]
@@ -262,7 +267,7 @@ class _Told:
             rows = f"{min(meant.headings)} of {meant.rows[0].where} and {meant.rows[1].where} gives"
             yield self.finding(level, text, min(meant.headings), f"no two rows that are named give it, and {rows}")
         elif not chosen and claim.alone and (claim.way != "times" or claim.half < 0.5):
-            yield from self._plainly(implied)
+            yield from self._plainly(likely)
 
     def _is_given(self, ratios: list[Ratio]) -> bool:
         """Whether rows, cells or two figures of the text give the ratio."""
@@ -306,7 +311,7 @@ class _Told:
             one, other = self.sure[0][1], self.sure[1][1]
             two = all(any(stands(word.casefold(), letters) for word in words) for words in (one - other, other - one))
             rows = rows if two else []
-        pair = (rows[0], rows[1]) if two else implied[0] if len(rows) == 1 and implied else None
+        pair = (rows[0], rows[1]) if two else implied[0] if len(rows) == 1 and len({*implied}) == 1 else None
         if pair is None or pair[0].key != pair[1].key or two and self.sure[0][1] == self.sure[1][1]:
             return
         kinds, per = self._kinds(), self.claim.way in ("kept", "less")

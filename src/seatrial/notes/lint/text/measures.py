@@ -28,8 +28,8 @@ _WORDS = {
              r"\buren\b|\bчас|дне[йи]|小时|時間|日数|天数",
     "speed": r"fast|quick|speed|throughput|\btok|\brate|slow|schnell|durchsatz|langsam|rapid|vite|veloc|debit|rendimiento|snel|"
              r"doorvoer|traag|szyb|woln|быстр|медлен|ускор|произв|快|慢|吞吐|速|スループット|처리량|빠르|빨라|tflop|mfu",
-    "other": r"param|peak|spitze|batch|bubble|loss\b|perplex|larger|bigger|smaller|\bcomm|attention|flops per|bandwidth|latenc|"
-             r"tokens? (?:per|a) (?:param|step)|\bdata\b",
+    "other": r"param|peak|spitze|batch|bubble|loss\b|perplex|large|bigg?(?:er)?\b|small|\bcomm|attention|flops per|bandwidth|"
+             r"latenc|tokens? (?:per|a) (?:param|step)|\bdata\b",
 }  # fmt: skip
 _PATTERNS = {kind: re.compile(pattern, re.IGNORECASE) for kind, pattern in _WORDS.items()}
 _CHANGED = re.compile(r"\s?(?:%|percent|Prozent|pour cent|por ciento)\s?(?:de |di |en )?(?:less|more|weniger|mehr|moins|"
@@ -42,6 +42,7 @@ _KINDS = {"money": ("money", "price of tokens", "price of samples"), "energy": (
           "power": ("power", "power of a device"), "memory": ("memory",), "device hours": ("device hours", "node hours"),
           "hours": ("hours", "hours of a token")}
 _ASIDE = re.compile(r"\([^()]*(?:\)|$)")
+_ENDS = re.compile(r"[,;:.()] | (?:and|und|et|y|e|en|и|but|while|for) ")
 NEAR = 48
 
 
@@ -72,6 +73,13 @@ def kind_of(text: str, claim: Claim, start: int, end: int) -> str:
     if so_many is not None and kind in ("money", "hours", "device hours") and not _PATTERNS[kind].match(text, so_many.end()):
         return "other"  # `1.5 times as many units`
     return kind if gap < NEAR else "other" if so_many is not None else ""
+
+
+def kind_after(text: str, claim: Claim) -> str:
+    """What the words right behind a number say that it is of: `8 % slower`."""
+    behind = _ENDS.split(text[claim.start + len(claim.text) :][:32])[0]
+    places = [(match.start(), kind) for kind, pattern in _PATTERNS.items() if (match := pattern.search(behind))]
+    return min(places, default=(0, ""))[1]
 
 
 def ratios(kind: str, one: Row, other: Row) -> Iterator[tuple[float, str]]:

@@ -235,9 +235,10 @@ def _joined(text: str, rows: Sequence[Row], found: list[Mention]) -> list[Mentio
     return made
 
 
-_THAN_ONE = re.compile(rf"\b(?:than|over|against|vs\.?|versus|als|gegen(?:uber)?|statt|que|contre|au lieu de|instead of|"
+_THAN_ONE = re.compile(rf"\b(?:than|as|быстрее|медленнее|over|against|vs\.?|versus|als|gegen(?:uber)?|statt|que|contre|"
+                       rf"au lieu de|instead of|"
                        rf"rispetto a|di|dan|tegen|чем|niz) (?:with |at |mit |avec |con |bei )?(?:only |just |nur )?"
-                       rf"(\d{{1,5}}|one|{_SMALL}|einem|einer|un|uno)"
+                       rf"(\d{{1,5}}|one|{_SMALL}|einem|einer|un|uno|одного|одной)"
                        rf"(?=[.,;:)](?!\d)|\s*$|\s(?:and|on|at|is|und|et)\b)", re.IGNORECASE)  # fmt: skip
 
 

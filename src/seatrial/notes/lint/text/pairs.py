@@ -11,6 +11,7 @@ column of any of them gives, of one device or of all, or that two figures of the
 """
 from __future__ import annotations
 
+import bisect
 import itertools
 import math
 import re
@@ -24,17 +25,20 @@ from seatrial.notes.lint.phases.totals import is_aggregate
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.lint.text import measures
+from seatrial.notes.lint.text.across import across
 from seatrial.notes.lint.text.claims import OTHERS, Claim, claims, may_claim, scope_of
 from seatrial.notes.lint.text.figures import figures
 from seatrial.notes.lint.text.mentions import Mention, mentions, spelled, two_sides
 from seatrial.notes.lint.text.sentences import Sentence
-from seatrial.notes.lint.text.sides import FIRST, Sides, apart, is_setting, sides, twins
+from seatrial.notes.lint.text.sides import FIRST, Sides, apart, is_setting, of_claim, sides, twins
 from seatrial.tables.headings import NUMBER, clean, decimal
 
 MOST_LINES, MOST_PAIRS, NEAR, OFF, POINTS = 4000, 12, 0.015, 0.06, 2.6
 RATES = ("tokens_per_s", "tokens_per_s_per_process", "samples_per_s", "tflops", "mfu")
-MOST, ALIKE = 3.0, 0.05
-"""By which factor a claim may be off to be of the same thing; and by which logarithm several pairs may differ."""
+MOST, ALIKE, NEXT, ABSURD, KEPT = 3.0, 0.05, 6, 4.5, 40
+"""By which factor a claim may be off to be of the same thing; and by which logarithm several pairs may differ;
+in how many lines a table begins that is right below; the logarithm of a ratio that nobody speaks of;
+from how many percent on a change may be what is left."""
 _CLEAR = ("the point moved", "two digits exchanged", "a digit too many", "a digit lost")
 _FASTER = re.compile(r"(?:快|提高|提升|高|高速|速く)(?:了|约|約|大约)? ?$")
 _AFTER_MORE = re.compile(r" ?%? ?(?:も)?(?:速|向上|上が|빨라|증가|향상)")
@@ -83,20 +87,53 @@ _SHARE = re.compile(r"effi[czk]|eficien|wydajnosc|эффективн|効率|效�
 def check(sheet: Sheet) -> list[Finding]:
     found: list[Finding] = []
     for file, text in sheet.prose.items():
-        tables = [rows for rows in sheet.tables_of(file) if len(rows) > 1]
+        tables = sorted((rows for rows in sheet.tables_of(file) if len(rows) > 1), key=_first)
         before: Sentence | None = None
         for sentence in text.sentences if tables and len(text.lines) <= MOST_LINES else ():
             last, before = before, sentence
             its = _claims(sentence.text)
             its = [] if its and OTHERS.search(sentence.text) else its
             if its:
-                scope = scope_of(tables, text.lines, sentence.line)
-                rows = [row for row in scope.last if not is_aggregate(row)]
-                if len(rows) > 1 and (scope.near or _still(rows, text.lines, sentence.line)):
-                    every = [row for table in scope.tables for row in table]
-                    last = last if last is not None and sentence.line - last.last < 2 else None
-                    found += _sentence(file, sentence, its, rows, every, last)
+                last = last if last is not None and sentence.line - last.last < 2 else None
+                found += _around(file, sentence, its, tables, text.lines, last)
     return found
+
+
+def _around(file: str, sentence: Sentence, its: list[Claim], tables: list[list[Row]], lines: tuple[str, ...],
+            before: Sentence | None) -> Iterator[Finding]:  # fmt: skip
+    """Of the table above; of what is not in it, of the one right below, and of two tables."""
+    scope = scope_of(tables, lines, sentence.line)
+    every = [row for table in scope.tables for row in table]
+    above = [row for row in scope.last if not is_aggregate(row)]
+    known: set[int] = set()
+    if len(above) > 1 and (scope.near or _still(above, lines, sentence.line)):
+        yield from _sentence(file, sentence, its, above, every, before, known)
+    below = _below(tables, lines, sentence.last)
+    if below and not known:
+        yield from _sentence(file, sentence, its, below, [*every, *below], None, known)
+    if known or not every and not below:
+        return
+    some = [*scope.tables, *([tuple(below)] if below else [])]
+    names = [*scope.captions, *([""] if below else [])]
+    for claim in its if len(some) > 1 and (scope.near or below) else ():
+        start, end = _clause(sentence, claim, its, str(file).endswith((".csv", ".tsv")))
+        kind = _kind(sentence.text, claim, start, end) if _may_be(claim, sentence.text) else ""
+        way = across(sentence.text, claim, its, some, names) if kind else None
+        if way is not None:
+            yield from _judged(file, sentence, claim, kind, way, [], every, sentence.text[start:end])
+
+
+def _below(tables: list[list[Row]], lines: tuple[str, ...], number: int) -> list[Row]:
+    """The rows of a table that begins right below a line."""
+    at = bisect.bisect_right(tables, number, key=_first)
+    first = _first(tables[at]) if at < len(tables) else number + NEXT + 1
+    if first > number + NEXT or any(line.startswith("#") for line in lines[number : first - 1]):
+        return []
+    return [row for row in tables[at] if not is_aggregate(row)]
+
+
+def _first(rows: list[Row]) -> int:
+    return rows[0].record.source_line or 0
 
 
 def _still(rows: list[Row], lines: tuple[str, ...], number: int) -> bool:
@@ -126,26 +163,21 @@ def _claims(text: str) -> list[Claim]:
 
 
 def _sentence(file: str, sentence: Sentence, its: list[Claim], rows: list[Row], every: list[Row],
-              before: Sentence | None) -> Iterator[Finding]:  # fmt: skip
+              before: Sentence | None, known: set[int]) -> Iterator[Finding]:  # fmt: skip
     text = sentence.text
     times = list(_TIMES_THE_DEVICES.finditer(text))
     some: list[Mention] | None = None
     for claim in its:
-        if claim.way == "share" or not claim.alone or not 0 < claim.value < 1000:
+        if not _may_be(claim, text) or any(match.start() <= claim.start < match.end() for match in times):
             continue
-        if _ALL_OF_THEM.search(_ALL_OF_IT.sub("", text)) or any(match.start() <= claim.start < match.end() for match in times):
-            continue
-        start, end = _clause(sentence, claim, its, file.endswith((".csv", ".tsv")))
-        clause = text[start:end]
-        kind = measures.kind_of(text, claim, start, end) or measures.SPEED
-        words = measures.bare(text, claim, start, end)
-        if kind == "other" or kind == measures.SPEED and _OF_OTHERS.search(words) and not _PLAINLY.search(words):
-            continue
-        if kind == measures.SPEED and not _SPEED.search(text) and not measures.AS_A_LOSS.search(text[: claim.start]):
+        start, end = _clause(sentence, claim, its, str(file).endswith((".csv", ".tsv")))
+        clause, kind = text[start:end], _kind(text, claim, start, end)
+        if not kind:
             continue
         if some is None:
             some = [one for one in mentions(text, rows) if not any(one.start == other.start for other in its)]
-        here = [one for one in some if start <= one.start < end]
+        its_own = of_claim(text, claim, its, some)
+        here = [one for one in its_own if start <= one.start < end]
         both = two_sides(here, rows)
         if both is None and len(its) == 1:
             both = two_sides(some, rows) or two_sides([one for one in some if one.start < claim.start], rows)
@@ -157,7 +189,25 @@ def _sentence(file: str, sentence: Sentence, its: list[Claim], rows: list[Row], 
         ways = sides(text, claim, its, some, rows) if both is None else iter([Sides(twins(text, *both), True)])
         for way in ways:
             if 0 < len(way.pairs) <= MOST_PAIRS:
+                known.add(claim.start)
                 yield from _judged(file, sentence, claim, kind, way, rows, every, clause)
+
+
+def _may_be(claim: Claim, text: str) -> bool:
+    one = claim.way != "share" and claim.alone and 0 < claim.value < 1000
+    return one and not _ALL_OF_THEM.search(_ALL_OF_IT.sub("", text))
+
+
+def _kind(text: str, claim: Claim, start: int, end: int) -> str:
+    """What is compared; nothing where the words of the clause are of something else."""
+    if measures.kind_after(text, claim) == measures.SPEED:
+        return measures.SPEED
+    kind = measures.kind_of(text, claim, start, end) or measures.SPEED
+    words = measures.bare(text, claim, start, end)
+    if kind == "other" or kind == measures.SPEED and _OF_OTHERS.search(words) and not _PLAINLY.search(words):
+        return ""
+    spoken = kind != measures.SPEED or _SPEED.search(text) or measures.AS_A_LOSS.search(text[: claim.start])
+    return kind if spoken else ""
 
 
 def _clause(sentence: Sentence, claim: Claim, its: list[Claim], of_lines: bool) -> tuple[int, int]:
@@ -193,6 +243,7 @@ def _judged(file: str, sentence: Sentence, claim: Claim, kind: str, way: Sides, 
         told = logs or sorted(log for log, _ in measures.ratios(kind, one, other))
         if not told and kind == "money" and re.search("tok|jeton|ток|token", clause, re.IGNORECASE):
             logs = told = sorted(_speeds(one, other, worlds))  # what a token costs, where the hour costs the same
+        told = [log for log in told if abs(log) < ABSURD] or told
         if not told:
             return
         finer = sorted(-log for log in _speeds(one, other, worlds)) if kind == "money" and not logs else []
@@ -220,6 +271,8 @@ def _judged(file: str, sentence: Sentence, claim: Claim, kind: str, way: Sides, 
     if not way.said and max(meant) < math.log1p(OFF):
         return  # nobody speaks of that
     value = _as_said(claim, statistics.median(meant))
+    if claim.way == "times" and claim.value < 1 < value and not (way.ordered and _is_first_faster(pairs[0], kind)):
+        value = 1 / value
     if claim.way == "times":
         off = abs(math.log(claim.value / value))
         if off < OFF or off > math.log(MOST) and not digits.slips(decimal(claim.text), (value * 0.98, value * 1.02)):
@@ -248,6 +301,14 @@ def _nearly(claim: Claim, value: float) -> bool:
     return abs(claim.value - value) <= claim.half + 1.0
 
 
+def _is_first_faster(pair: tuple[Row, Row], kind: str) -> bool:
+    one, other = pair
+    worlds = one.world / other.world if one.world and other.world else 0.0
+    told = _speeds(one, other, worlds) if kind == measures.SPEED else (log for log, _ in measures.ratios(kind, *pair))
+    logs = sorted(told)
+    return bool(logs) and logs[len(logs) // 2] > 0
+
+
 def _typed(claim: Claim, values: list[float]) -> str:
     """What the witnesses leave open, where a slip of the hand leads to what is printed: of 2.45 and 2.46 it is 2.4 for 4.2."""
     low, high = min(values), max(values)
@@ -265,8 +326,10 @@ def _gives(claim: Claim, log: float, more: bool = False) -> bool:
     size = abs(log)
     half = claim.half
     if claim.way == "times":
-        return any(abs(claim.value - way) <= half + NEAR * way for way in (math.exp(size), *((math.exp(size) - 1,) * more)))
-    ways = [-100 * math.expm1(-size), 100 * math.exp(-size)] + ([100 * math.expm1(size)] if size < 5 else [])
+        factors = (math.exp(size), *((math.exp(size) - 1,) * more))
+        return any(abs(claim.value - way) <= half + NEAR * way for way in factors)
+    ways = [-100 * math.expm1(-size)] + ([100 * math.expm1(size)] if size < 5 else [])
+    ways += [100 * math.exp(-size)] if claim.way == "kept" or claim.value >= KEPT else []  # `fell by` and not `to`
     return any(abs(claim.value - way) <= half + 1.0 for way in ways)
 
 

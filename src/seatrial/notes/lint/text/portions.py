@@ -81,7 +81,7 @@ def check(sheet: Sheet) -> list[Finding]:
     found: list[Finding] = []
     for file, text in sheet.prose.items():
         tables = [rows for rows in sheet.tables_of(file) if len(rows) > 1]
-        apart = file.endswith((".csv", ".tsv"))
+        apart = str(file).endswith((".csv", ".tsv"))
         for sentence in each(text.sentences, lines=apart) if tables and len(text.lines) <= MOST_LINES else ():
             if not may_claim(sentence.text) or OTHERS.search(in_english(sentence.text)):
                 continue

@@ -24,7 +24,7 @@ from seatrial.tables.headings import clean, read_heading
 
 Pairs = list[tuple[Row, Row]]
 MOST_PAIRS, MOST_APART = 12, 3
-_THAN = re.compile(
+THAN = re.compile(
     r"\b(?:than|as (?!fast|quick|much|many|long|high|low|well|slow|cheap|expensive|dear|good|large|big)|against|over|vs\.?|"
     r"versus|"
     r"compared|relative to|instead of|rather than|als|wie|gegen(?:uber)?|statt|verglichen|que|contre|rapport a|au lieu|"
@@ -33,11 +33,12 @@ _THAN = re.compile(
     re.IGNORECASE)  # fmt: skip
 _CLAUSES = re.compile(r"[,;；、，]\s?(?!\d{3}\b)| (?:and|und|et|y|e|og|en|i|и|while|whereas|och|mientras|but|aber|"
                       r"mais) ", re.IGNORECASE)  # fmt: skip
+_COMMAS = re.compile(r",\s?(?!\d)|[、，]|[;:]\s")
 _HARDER = re.compile(r";\s?|；|。|: ")
 _SINGLE = re.compile(r"\b(?:single|one|an?|eine?[mnrs]?|un[eao]?|uno|een|op een|один|одна|одной|jeden)\s(?:\w+[ -])?(?:\S+-)?"
                      r"(?:node|host|box|knoten|n(?:oe)?ud|nodo|knooppunt|узел|узла|wezel|machine)\b",
                      re.IGNORECASE)  # fmt: skip
-_BEST = re.compile(r"\b(?:best|fastest|quickest|beste[rnms]?|schnellste\w*|meilleure?|plus rapide|mejor|mas rapid[oa]|"
+BEST = re.compile(r"\b(?:best|fastest|quickest|beste[rnms]?|schnellste\w*|meilleure?|plus rapide|mejor|mas rapid[oa]|"
                    r"miglior\w*|snelste|най|лучш\w+)\b|最快|最好|最速|最良", re.IGNORECASE)  # fmt: skip
 _MEASURED = frozenset(("sec_per_it", "tokens_per_s", "tokens_per_s_per_process", "samples_per_s", "tflops", "aggr_pflops",
                        "mfu", "hfu", "mem_value", "loss", "iteration", "notes", "status", "outcome", "params"))  # fmt: skip
@@ -50,6 +51,8 @@ class Sides:
     pairs: Pairs
     said: bool
     """Whether the sentence names both, and not one or what both have."""
+    ordered: bool = False
+    """Whether the first of the two is what the sentence speaks of."""
 
 
 def sides(text: str, claim: Claim, its: Sequence[Claim], some: Sequence[Mention], rows: Sequence[Row]) -> Iterator[Sides]:
@@ -58,6 +61,10 @@ def sides(text: str, claim: Claim, its: Sequence[Claim], some: Sequence[Mention]
     if not own:
         return
     both = two_sides(own, rows)
+    if both is None and any(len(column) > 2 for column in by_column(own).values()):
+        cut = max((match.end() for match in _COMMAS.finditer(text, 0, claim.start)), default=0)
+        own = [one for one in own if one.start >= cut] or own
+        both = two_sides(own, rows)
     if both is not None:
         yield Sides(twins(text, *both), True)
         return
@@ -66,11 +73,14 @@ def sides(text: str, claim: Claim, its: Sequence[Claim], some: Sequence[Mention]
         yield Sides(twins(text, *split), True)
         return
     left = having_all(own, rows)
+    best = list(_best_of_both(own, rows)) if BEST.search(text) else []
     counted = all(one.heading in ("devices", "nodes") for one in own)
     of_others = len(left) == 2 and any(field_of(heading) in FIRST for heading in apart(*left))
-    if len(left) == 2 and not counted and 0 < len(apart(*left)) <= 2 and (not of_others or _THAN.search(text)):
+    if best:
+        yield from best
+    elif len(left) == 2 and not counted and 0 < len(apart(*left)) <= 2 and (not of_others or THAN.search(text)):
         yield Sides([(left[0], left[1])], False)
-    elif len(left) == 1 and (_THAN.search(text) is None or _NONE.search(text)):
+    elif len(left) == 1 and (THAN.search(text) is None or _NONE.search(text)):
         base = _without(text, left[0], own, rows)
         if base is not None:
             yield Sides([(left[0], base)], False)
@@ -114,9 +124,22 @@ def having_all(some: Sequence[Mention], rows: Sequence[Row]) -> list[Row]:
     return [rows[at] for at in sorted(left)]
 
 
+def _best_of_both(some: Sequence[Mention], rows: Sequence[Row]) -> Iterator[Sides]:
+    """`against the best that main can do`, where all other rows are of one other branch."""
+    columns = by_column(some)
+    heading, column = next(iter(columns.items()))
+    values = {row.cells.get(heading, "") for row in rows}
+    if len(columns) != 1 or len(column) != 1 or len(values) != 2:
+        return
+    parts = [[row for at, row in enumerate(rows) if (at in column[0].rows) == named] for named in (False, True)]
+    best = [fastest(part) for part in parts]
+    if all(len(part) == 1 for part in best):
+        yield Sides([(best[0][0], best[1][0])], False)
+
+
 def _held_against(text: str, some: Sequence[Mention], rows: Sequence[Row]) -> tuple[list[Row], list[Row]] | None:
     """What is named before a word of comparison, and what is behind it: `v=2 instead of 1F1B at p=8` is of p=8 on both."""
-    for match in _THAN.finditer(text):
+    for match in THAN.finditer(text):
         parts = [[one for one in some if one.end <= match.start() + 1], [one for one in some if one.start >= match.end() - 1]]
         if not parts[0] or not parts[1]:
             continue
@@ -165,8 +188,8 @@ def twins(text: str, one: list[Row], other: list[Row]) -> Pairs:
     """Of each two rows those that have most in common, and of several those of one node where the text speaks of one."""
     if _SINGLE.search(text):
         one, other = ([row for row in side if (row.record.nodes or row.record.gpus) == 1] or side for side in (one, other))
-    if _BEST.search(text):
-        one, other = (_fastest(side) for side in (one, other))
+    if BEST.search(text):
+        one, other = (fastest(side) for side in (one, other))
     if len(one) == len(other) == 1 or len(one) * len(other) > 20 * MOST_PAIRS:
         return [(a, b) for a in one for b in other]
     far = {(a, b): _weight(a, b) for a in one for b in other}
@@ -174,7 +197,7 @@ def twins(text: str, one: list[Row], other: list[Row]) -> Pairs:
     return [pair for pair, weight in far.items() if weight == least]
 
 
-def _fastest(some: list[Row]) -> list[Row]:
+def fastest(some: list[Row]) -> list[Row]:
     """The one of several that does most; none where nothing tells."""
     for name in ("tokens_per_s", "tokens_per_s_per_process", "tflops", "samples_per_s"):
         known = [(rate, row) for row in some if (rate := row.get(name))]
