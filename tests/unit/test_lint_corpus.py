@@ -6,8 +6,8 @@ import pytest
 import notes_corpus
 
 HALVES = sorted(path.parent.name for path in notes_corpus.NOTES.glob("*/mixed"))
-PARTLY = {"yardarm": (0.95, 0.82, 0.8), "mizzen": (0.91, 0.8, 0.8), "kedge": (0.86, 0.81, 0.6), "forepeak": (0.84, 0.77, 0.75),
-          "topsail": (0.9, 0.83, 0.8), "quarter": (0.84, 0.74, 0.8), "gaff": (0.91, 0.87, 0.6)}  # fmt: skip
+PARTLY = {"yardarm": (0.97, 0.85, 0.8), "mizzen": (0.94, 0.84, 0.8), "kedge": (0.93, 0.87, 0.6), "forepeak": (0.89, 0.81, 0.75),
+          "topsail": (0.95, 0.9, 0.8), "quarter": (0.89, 0.79, 0.8), "gaff": (0.93, 0.9, 0.6)}  # fmt: skip
 """Flagged, explained and warnings that are true of halves whose causes are not all mended."""
 
 

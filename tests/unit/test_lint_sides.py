@@ -60,6 +60,13 @@ ENGINES = "8x H100, 13B, sequences of 4096, GBS 256.\n\n" + table("""
     DeepSpeed  selective  2  11.90  11,014  68.3
     DeepSpeed  full  4  15.10  8,680  47.0
 """) + "\n"
+SCALING = "Llama 7B, 4096 tokens, A100.\n\n" + table("""
+    nodes  GPUs  TP  batch  s/step  tokens/s  TFLOP/s/GPU
+    1  8  1  128  18.90  27,741  141
+    4  32  1  512  19.60  107,000  136
+    8  64  1  1024  20.90  200,686  127.5
+    16  128  1  2048  23.40  358,487  113.9
+""") + "\n"
 
 
 def _found(folder: Path, text: str) -> list[Finding]:
@@ -105,6 +112,10 @@ def _found(folder: Path, text: str) -> list[Finding]:
     (ENGINES, "Megatron vs FSDP: {}x selective, 1.15x full.", "1.13", "1.31"),
     (ENGINES, "Full recompute costs Megatron {} % of the throughput.", "21", "42"),
     (ENGINES, "Selective recompute makes FSDP {} % faster.", "28", "48"),
+    (SCALING, "At 16 nodes we still have {} % of the ideal.", "81", "61"),
+    (SCALING, "Parallel efficiency at 8 nodes is {} %.", "90", "70"),
+    (SCALING, "Bei 16 Knoten liegt die parallele Effizienz bei {} %.", "81", "61"),
+    (SCALING, "L'efficacité à 16 nœuds est de {} %.", "81", "61"),
 ])  # fmt: skip
 def test_the_two_that_are_compared(tmp_path: Path, note: str, said: str, right: str, wrong: str) -> None:
     assert _found(tmp_path, f"{note}{said.format(right)}\n") == []
@@ -118,6 +129,7 @@ def test_the_two_that_are_compared(tmp_path: Path, note: str, said: str, right: 
     (PRECISIONS, "Between BF16 and FP8 it is 1.2 to 1.8x for all."),
     (VERSIONS, "At accumulation 8 we lose 43 % of the bandwidth."),
     (CARDS, "A 4090 uses 1.4 times as many watts as one 3090."),
+    (SCALING, "At 16 nodes the scaling efficiency of the filesystem was 60 %, says the vendor."),
     (CARDS, "Two 3090s give me 2.2x."), (COSTS, "An hour on v5p is 2.9 times as dear as on v6e for anybody who should ask."),
     (CHUNKS, "On 1024 GPUs each rank has half as many and we see 37 % fewer collisions."),
 ])  # fmt: skip

@@ -54,6 +54,8 @@ _WORDS = {"money": r"cost|price|pay|cheap|dollar|euro|\busd\b|\beur\b|[$€£]|b
           "memory": r"memor|\bgi?b\b|speicher", "rate": r"tok|throughput|sample|rate|fast|speed|quick|debit|durchsatz|rapid",
           "energy": r"energ|kwh|mwh|\bj\b|joule|power|watt|\bk?w\b", "share": r"mfu|hfu|utili|tflop|efficien"}  # fmt: skip
 _KINDS = {kind: re.compile(pattern, re.IGNORECASE) for kind, pattern in _WORDS.items()}
+_APART = {"memory", "money", "energy"}
+"""Of these no column of another kind tells anything."""
 MOST_PAIRS, NEAR, POINTS, TINY = 20, 0.012, 0.1, 1e-12
 """Pairs of rows; within which a ratio of two figures of the text, and a percentage, are what is meant."""
 CLEAR = ("the point moved", "two digits exchanged", "a digit too many")
@@ -292,7 +294,7 @@ class _Told:
                         found.setdefault(text, _Meant(clear, pair, len(pairs))).headings.add(heading)
             kinds = self._kinds()
             own = {text: one for text, one in found.items() if any(kinds & _kinds_of(heading) for heading in one.headings)}
-            certain = {text: one for text, one in found.items() if one.clear}
+            certain = {text: one for text, one in found.items() if one.clear and (text in own or not kinds or kinds - _APART)}
             chosen = certain or (own if some is not self.named and len(pairs) == 1 else {})
             chosen = {text: one for text, one in chosen.items() if text in own} or chosen
             most = max((len(one.headings) for one in chosen.values()), default=0)
@@ -311,7 +313,9 @@ class _Told:
             one, other = self.sure[0][1], self.sure[1][1]
             two = all(any(stands(word.casefold(), letters) for word in words) for words in (one - other, other - one))
             rows = rows if two else []
-        pair = (rows[0], rows[1]) if two else implied[0] if len(rows) == 1 and len({*implied}) == 1 else None
+        if len({*implied}) > 1:  # of several the one that all others are held against, where there is one
+            implied = [pair for pair in implied if pair[1] is pair[0].mates[0] and _is_base(pair[1])]
+        pair = (rows[0], rows[1]) if two else implied[0] if len(rows) == 1 and implied else None
         if pair is None or pair[0].key != pair[1].key or two and self.sure[0][1] == self.sure[1][1]:
             return
         kinds, per = self._kinds(), self.claim.way in ("kept", "less")
@@ -431,8 +435,11 @@ def _bases(row: Row, by: frozenset[str]) -> list[Row]:
     alike = [mate for mate in table for heading in hit if mate.cells.get(heading) != row.cells[heading]
              and all(mate.cells.get(other) == row.cells[other] for other in {*hit, *same} - {heading})]  # fmt: skip
     first = row.mates[0]
-    is_base = any(_BASE.search(cell) or _ONE.fullmatch(cell) for cell in first.cells.values())
-    return [*dict.fromkeys([*alike, *([first] if is_base and first is not row else [])])]
+    return [*dict.fromkeys([*alike, *([first] if _is_base(first) and first is not row else [])])]
+
+
+def _is_base(row: Row) -> bool:
+    return any(_BASE.search(cell) or _ONE.fullmatch(cell) for cell in row.cells.values())
 
 
 _FACTOR = re.compile(r"\btimes (?:the|an?|as|more)\b")

@@ -49,7 +49,7 @@ _SPEED = re.compile(
     r"times (?:the|an?|as)\b|rend|gain|lose|lost|win|does|brings?|gives?|"
     r"better|schnell|durchsatz|langsam|rapide|rapido|vite|veloc|debit|rendimiento|tempo|snel|doorvoer|szybc|быстр|"
     r"ускор|произв|проп|快|吞吐|提速|速|スループット|倍|처리량|빠르|빨라|배|x one|x the|effi|keeps|"
-    r"acelera|eficien|wydajn", re.IGNORECASE)  # fmt: skip
+    r"acelera|eficien|wydajn|ideal|linear|perfect", re.IGNORECASE)  # fmt: skip
 _PLAINLY = re.compile(r"fast|schnell|rapid|snel|быстр|tok", re.IGNORECASE)
 _OF_OTHERS = re.compile(r"memor|speicher|\bgi?b\b|\bgo\b|cost|price|cheap|dollar|euro|[$€£]|kosten|prix|precio|energ|watt|kwh|"
                         r"power|память|显存|メモリ|메모리|loss|perplex|params|parameters|peak|spitze|batch|tokens seen|bubble|"

@@ -76,7 +76,10 @@ def sides(text: str, claim: Claim, its: Sequence[Claim], some: Sequence[Mention]
     best = list(_best_of_both(own, rows)) if BEST.search(text) else []
     counted = all(one.heading in ("devices", "nodes") for one in own)
     of_others = len(left) == 2 and any(field_of(heading) in FIRST for heading in apart(*left))
-    if best:
+    if claim.way == "kept" and len(left) == 1 and counted:
+        base = _fewest(left[0], rows)
+        yield from [Sides([(left[0], base)], False)] if base is not None else []
+    elif best:
         yield from best
     elif len(left) == 2 and not counted and 0 < len(apart(*left)) <= 2 and (not of_others or THAN.search(text)):
         yield Sides([(left[0], left[1])], False)
@@ -122,6 +125,15 @@ def having_all(some: Sequence[Mention], rows: Sequence[Row]) -> list[Row]:
         least = min((one.rows for one in column), key=len)
         left &= least if all(least <= one.rows for one in column) else frozenset()
     return [rows[at] for at in sorted(left)]
+
+
+def _fewest(row: Row, rows: Sequence[Row]) -> Row | None:
+    """What an efficiency is held against, where nobody says it: the row with the fewest devices of the same model."""
+    alike = [mate for mate in rows if mate is not row and mate.world and row.world and mate.world < row.world
+             and not any(field_of(heading) in FIRST for heading in apart(row, mate))]  # fmt: skip
+    least = min((mate.world or 0 for mate in alike), default=0)
+    first = [mate for mate in alike if mate.world == least]
+    return first[0] if len(first) == 1 else None
 
 
 def _best_of_both(some: Sequence[Mention], rows: Sequence[Row]) -> Iterator[Sides]:
