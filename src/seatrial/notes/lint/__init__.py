@@ -38,7 +38,6 @@ from seatrial.notes.lint.rows import (
 )
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.lint.text import (
-    averages,
     budgets,
     bytes_of,
     claimed,
@@ -84,8 +83,8 @@ OF_COLUMNS: tuple[Rule, ...] = (relations.learn, cumulative.check, lasting.check
 BESIDES: tuple[Rule, ...] = (
     dates.check, bytes_of.check, budgets.check, groups.check, reckons.check, compute.check, reckoned.check, pairs.check,
     spoken.check, told.check, claimed.check, counted.check, denied_shape.check, denied.column_otherwise, denied.nodes_otherwise,
-    shapes.check, experts.check_spread, dated.check, status.fits_by_need, peaks.check, arrows.check, averages.check,
-    portions.check, within.check, meshes.check_slices,
+    shapes.check, experts.check_spread, dated.check, status.fits_by_need, peaks.check, arrows.check, portions.check,
+    within.check, meshes.check_slices,
 )  # fmt: skip
 """Those that speak of lines of which nothing else was said, in either kind of table."""
 

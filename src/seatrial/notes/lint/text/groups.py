@@ -112,7 +112,7 @@ def _column(kind: str, rows: list[Row], text: str) -> Column | None:
 
 
 def _mean(file: str, sentence: Sentence, rows: list[Row]) -> Iterator[Finding]:
-    text = sentence.text
+    text = _of_the_mean(sentence.text)
     its = [one for one in figures(text) if one.kind in ("money", "energy", "price of a device hour", "carbon")]
     energy = _ENERGY.search(text)
     of = [(kind, unit) for kind, pattern, unit in _OF if pattern.search(text)]
@@ -142,6 +142,14 @@ def _mean(file: str, sentence: Sentence, rows: list[Row]) -> Iterator[Finding]:
     if spoken is not None:
         why = f"all of the {len(rows)} rows over their {kind} are"
         yield from _told(file, sentence, one, ways[spoken.heading], why, "error", spoken.heading, 5.0)
+
+
+def _of_the_mean(text: str) -> str:
+    """Without what semicolons part from it, each letter where it was."""
+    said = _MEAN.search(text)
+    start = text.rfind(";", 0, said.start()) + 1 if said is not None else 0
+    end = text.find(";", start)
+    return " " * start + (text[start:end].ljust(len(text) - start) if end > 0 else text[start:])
 
 
 _ENERGY = re.compile(r"(?<![\w.,])(\d+(?:[.,]\d+)?) ?([kM]?)Wh\b")
