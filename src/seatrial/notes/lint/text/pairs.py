@@ -238,7 +238,7 @@ def _judged(file: str, sentence: Sentence, claim: Claim, kind: str, way: Sides, 
     meant: list[float] = []
     witnesses: list[float] = []
     for one, other in pairs:
-        worlds = one.world / other.world if one.world and other.world else 0.0
+        worlds = _worlds(one, other)
         logs = sorted(_speeds(one, other, worlds) if kind == measures.SPEED else ())
         told = logs or sorted(log for log, _ in measures.ratios(kind, one, other))
         if not told and kind == "money" and re.search("tok|jeton|ток|token", clause, re.IGNORECASE):
@@ -301,9 +301,16 @@ def _nearly(claim: Claim, value: float) -> bool:
     return abs(claim.value - value) <= claim.half + 1.0
 
 
+def _worlds(one: Row, other: Row) -> float:
+    """How many times the devices; of two rows of one table of which nobody counts them, the same."""
+    if one.world is None and other.world is None and one.key == other.key:
+        return 1.0
+    return one.world / other.world if one.world and other.world else 0.0
+
+
 def _is_first_faster(pair: tuple[Row, Row], kind: str) -> bool:
     one, other = pair
-    worlds = one.world / other.world if one.world and other.world else 0.0
+    worlds = _worlds(one, other)
     told = _speeds(one, other, worlds) if kind == measures.SPEED else (log for log, _ in measures.ratios(kind, *pair))
     logs = sorted(told)
     return bool(logs) and logs[len(logs) // 2] > 0
@@ -342,6 +349,8 @@ def _speeds(one: Row, other: Row, worlds: float) -> Iterator[float]:
             yield math.log(a / b * (worlds if of_one else 1.0))
     steps = [(row.get("sec_per_it"), row.get("gbs"), row.seq) for row in (one, other)]
     (first, batch, seq), (second, base, length) = steps
+    if batch != base and not (one.shows("gbs") and other.shows("gbs")):
+        return  # worked out from something else, of which nobody knows whether it is all
     if first and second and batch and base and seq == length:
         yield math.log(batch / first / (base / second))
     elif first and second and not batch and not base:
