@@ -75,7 +75,7 @@ def _of_another_kind(broken: list[Broken], unmended: dict[str, list[float]]) -> 
     for name, off in _by_relation(broken).items():
         offs = unmended[name]
         at = bisect.bisect_left(offs, off)  # its own, and on either side what is nearest
-        if sum(abs(other - off) < 0.006 for other in offs[max(0, at - 1) : at + 2]) > 1:
+        if sum(abs(other - off) < 0.01 for other in offs[max(0, at - 1) : at + 2]) > 1:
             return True
     return False
 
