@@ -276,6 +276,10 @@ def _ordered(group: list[Row], small: Row, large: Row) -> bool:
 _SIZED = re.compile(r"\b(\d{1,3}) ?Gi?B?\b", re.IGNORECASE)
 
 
+MOST_SEEN = 100
+"""Rows around one that are asked whether they have more memory than its device."""
+
+
 def _capacity(row: Row) -> list[Finding]:
     memory, text = row.record.mem_gib, row.sheet.text(row)
     if memory is None or "mem_value" in row.fixed or _WANTED.search(row.cell("mem_value")):
@@ -288,6 +292,9 @@ def _capacity(row: Row) -> list[Finding]:
     elif text.device is None and row.device is not None and row.devices:
         # Several devices: what the row names counts, and a size beside that name, if there is one.
         whole = row.device.memory_gib, f"{row.device.name} has {row.device.memory_gib:g} GiB"
+        several = memory > whole[0] and sum((mate.record.mem_gib or 0.0) > whole[0] for mate in row.around[:MOST_SEEN]) > 1
+        stated = text.physical(row.record.source_line) if several else None
+        whole = stated if stated is not None and stated[0] > whole[0] else whole  # of a device that is named nearer
     else:
         whole = text.physical(row.record.source_line) or _by_file(row.record.source_file)
     # A device of 80 GB has 80 GiB, which are 85.9 GB where somebody counts in thousands.
