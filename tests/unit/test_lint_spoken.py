@@ -241,3 +241,10 @@ def test_less_than_nothing_is_no_figure_of_a_column(tmp_path: Path) -> None:
     note = tmp_path / "note.md"
     note.write_text("| run | GPUh |\n|---|---|\n| a | -1 |\n| b | -2 |\n\nIn all 3 GPU hours.\n", encoding="utf-8")
     assert [one for one in lint.look_at([str(note)])[0] if "aggregate" in one.code] == []
+
+
+@pytest.mark.parametrize("text", ["9" * 309 + " or 2H10\n", "|Nos|T|PP\n|7\n|>\n<r>3</d>128x\n"])
+def test_counts_beyond_any_number_and_spaced_factors_break_nothing(tmp_path: Path, text: str) -> None:
+    note = tmp_path / "note.md"
+    note.write_text(text, encoding="utf-8")
+    assert all(one.level == "info" for one in lint.look_at([str(note)])[0])

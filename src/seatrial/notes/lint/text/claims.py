@@ -106,7 +106,7 @@ class Claim:
 
     @property
     def value(self) -> float:
-        return float(decimal(self.text))
+        return float(decimal("".join(self.text.split())))  # with spaces between its thousands or without
 
     @property
     def half(self) -> float:

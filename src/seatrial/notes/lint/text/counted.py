@@ -24,6 +24,7 @@ from seatrial.notes.lint.text.figures import Figure, figures
 from seatrial.notes.lint.text.sentences import Sentence
 from seatrial.notes.lint.usual import round_number
 from seatrial.notes.read.sentences import read_sentence
+from seatrial.notes.read.sound import MOST_COUNTED
 
 MOST_LINES, MOST_OF_A_NODE = 4000, 16
 _AXES = re.compile(r"(?<![A-Za-z0-9_])(DP|TP|PP|CP|MP)(?:_?size)?\s?[=:]?\s?(\d{1,5})(?!\w|[.,]\d|"
@@ -93,7 +94,8 @@ def _judged(file: str, sentence: Sentence, its: list[Figure], around: _Around, l
                        printed=printed or one.text, proposed=right)  # fmt: skip
 
     its = [one for one in its if not _OF_THEM.search(text[: one.start])]
-    nodes, devices = ([one for one in its if one.kind == kind and not one.bound] for kind in ("nodes", "devices"))
+    its = [one for one in its if not one.bound and one.value < MOST_COUNTED]
+    nodes, devices = ([one for one in its if one.kind == kind] for kind in ("nodes", "devices"))
     axes: dict[str, set[int]] = {}
     for name, size in _AXES.findall(text):
         axes.setdefault(name, set()).add(int(size))
