@@ -515,3 +515,61 @@ BOXES = """rook has two RTX 4090 (165 TF), pawn four RTX 3090 (71 TF). GPT-2 med
 
 def test_a_share_of_the_peak_that_nobody_uses_is_no_correction(tmp_path: Path):
     assert {one.level for one in _found(tmp_path, BOXES)} == {"warning"}
+
+
+FOURTH = """# 405B trials, H100
+
+126 layers x 16384, 128 heads / 8 kv. Embedding and head: 7 + 14 stages of 8 + 7 = 126.
+
+|  | t1 | t4 | t5 |
+|---|---|---|---|
+| GPUs | 1024 | 4096 | 4096 |
+| TP | 8 | 8 | 8 |
+| TFLOPS/GPU | 260 | 259 | 307 |
+| rank 0 GiB | 65 | 62 | 65 |
+"""
+FAILED = """64 H100, GBS 128.
+
+| TP×PP×DP | mbs | recompute | offload | weights | s/it | TFLOPS |
+|---|---|---|---|---|---|---|
+| 8×1×8 | 1 | full | - | 16.4 | OOM (init) |  |
+| 8×2×4 | 2 | none | - | 8.2 | OOM (1st fwd) |  |
+| 8×4×2 | 1 | selective | - | 4.1 | 19.9 | 348 |
+| 8×4×2 | 1 | full | - | 4.1 | 22.6 | 307 |
+"""
+LENGTHS = """| Model | Machine | Batch (seq × len) | Step | Tokens/s |
+|---|---|---|---|---|
+| 7B | 64 × A100 | 256 × 4096 | 4.17 s | 252.1k |
+| 7B | 64 × H100 | 512 × 4096 | 3028 ms | 10813 per GPU |
+| 13B | 32 × A100 | 128 × 4096 | 8.80 s | 59.6k |
+| 8B | 512 × H200 | 512 × 8192 | 1042 ms | 7850 per GPU |
+"""
+SCRIPT = """JobID,NGPU,tensor,pipe,data,mb,accum,gb,iter_ms
+1,8,1,1,8,1,32,256,6378.5
+2,8,1,1,8,2,16,256,6211.0
+3,8,2,1,4,2,32,256,6702.2
+4,8,4,1,2,2,64,256,7012.9
+"""
+CLAUSES = """| run | ZeRO | tok/s | GiB |
+|---|---|---|---|
+| D | 1 | 68255 | 18.8 |
+| E | 3 | 62808 | 15.1 |
+| F | 2 | 67300 | 17.7 |
+
+With ZeRO 3 (E) we lose 8.0 % against ZeRO 1 (D), but save 3.7 GiB per GPU.
+"""
+
+
+@pytest.mark.parametrize("note", [FOURTH, FAILED, LENGTHS, CLAUSES])
+def test_odd_and_right(tmp_path: Path, note: str):
+    """The fourth of several runs is no T4, a run that failed is not shifted, a batch may have its length and a rate its device
+    in the cell, and a ratio is of its own clause."""
+    assert [one for one in _found(tmp_path, note) if one.level == "error"] == []
+
+
+def test_batches_of_a_script_are_no_memory(tmp_path: Path):
+    path = tmp_path / "sweep.csv"
+    path.write_text(SCRIPT, encoding="utf-8")
+    rows = lint.look_at([str(path)])[1].rows
+    assert [(row.record.mbs, row.record.gbs, row.record.mem_gib) for row in rows] == [
+        (1, 256, None), (2, 256, None), (2, 256, None), (2, 256, None)]  # fmt: skip

@@ -506,7 +506,12 @@ def _settled(given: tuple[Column, ...]) -> list[Column]:
                for one in columns]  # fmt: skip
     named = {column.field for column in columns}
     held = [at for at, one in enumerate(columns) if one.field == "mem_value"]
-    if len(held) > 1 and "gbs" not in named and any(accumulates(one.heading) or one.field in ("mbs", "dp") for one in columns):
+    batched = "gbs" not in named and any(accumulates(one.heading) or one.field in ("mbs", "dp") for one in columns)
+    if batched and {one.heading for one in columns} >= {"mb", "gb"}:  # of a script: the micro-batch and the global one
+        columns = [Column(heading=one.heading, field=f"{one.heading}s", kind="count") if one.heading in ("mb", "gb") else one
+                   for one in columns]  # fmt: skip
+        named = {column.field for column in columns}
+    elif batched and len(held) > 1:
         # `GB` beside `Peak mem` and the accumulation is the global batch.
         columns = [Column(heading=one.heading, field="gbs", kind="count") if one.heading.strip("*_` ") == "GB" else one
                    for one in columns]  # fmt: skip

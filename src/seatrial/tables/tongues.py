@@ -24,7 +24,7 @@ node: noeud, nodo, wezel, узел, узла, uzel, knooppunt, nod, serwer, serv
 devices: dispositivos, geraete, gerate, cartes, tarjetas, karten, rechenkarten, urzadzenia, устройства, устройств
 devices: karty, kart, schede, placas, kaarten, kartlar, карты, карт, ускорители, ускорителеи
 device: dispositivo, geraet, gerat, carte, tarjeta, karte, urzadzenie, karta, scheda, placa, kaart, карту, карта
-device: карте, устроиство, ускоритель
+device: карте, устроиство, ускоритель, stuk
 memory: memoire, memoria, speicher, speicherbedarf, speicherverbrauch, pamiec, память, памяти, geheugen, bellek
 memory: pamet, pamieci, pameti, minne
 tokens: jetons, jeton, fichas, tokeny, tokenow, токены, токенов, tokenu

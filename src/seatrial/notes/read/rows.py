@@ -228,6 +228,10 @@ _OF_A_PART = re.compile(r"(?:[a-z]+ ?)?(?:/|\bper\b|\bje\b|\bpro\b|\bpar\b) ?[a-
 """`4 ranks / socket`: as many of each, and not in all."""
 
 
+_OF_LENGTH = re.compile(r"[×x*·] ?(\d{3,7})(?: ?tok\w*)?")
+_OF_A_DEVICE = re.compile(r"(?:/|per|an?|each) ?(?:GPU|chip|device|card|NPU|HPU|TPU|GCD|accelerator|rank)\b", re.IGNORECASE)
+
+
 def _take(row: _OpenRow, column: Column, raw: str) -> None:
     if column.field == "throughput" and (match := _PACE.search(clean(raw))):
         # A speed whose cells say that it is a time.
@@ -260,6 +264,11 @@ def _take(row: _OpenRow, column: Column, raw: str) -> None:
         row.unread.append((column, raw.strip(), cell))
         return
     value = cell.value
+    if column.field == "gbs" and (length := _OF_LENGTH.fullmatch(cell.text)) and (seq := int(length[1])) & -seq >= 128:
+        row.configured.setdefault("seq", seq)  # `512 × 4096`: sequences of so many tokens
+    if column.field == "tokens_per_s" and value is not None and _OF_A_DEVICE.match(cell.text):
+        row.values.setdefault("tokens_per_s_per_process", value)  # `313 per GPU`
+        return
     if column.kind == "size" and value and len(said := composed(raw)) > 1 and "size_label" in said:
         value = said["size_label"]  # `70B (8K)`
         _take_composed(row, said)

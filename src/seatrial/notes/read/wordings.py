@@ -37,6 +37,7 @@ _SURE: dict[str, Wording] = {
         (" layer|-layer", rf"{_N}[ -](?:transformer |decoder |encoder |hidden )?layers?\b{_NO_STAGE}"),
         ("block", rf"{_N} (?:transformer |decoder )?blocks\b"),
         ("=", rf"\bl\s?=\s?{_N}"),
+        (" d", r"(?<![\w.])L ?=? ?(\d{1,3})()(?=,? (?:and )?d ?=? ?\d{3,5}(?!\d))"),
     ),
     "hidden": (
         ("hidden", rf"\b(?:n_?)?hidden(?:[ _-](?:size|dim(?:ension)?|width))?{_IS}{_N}"),
@@ -65,7 +66,8 @@ _SURE: dict[str, Wording] = {
         ("layer", r"(?<=\()\d{1,3}/(\d{1,3})()(?=, ?(?:ffn|mlp)|\))"),
     ),
     "heads": (
-        ("head", rf"(?<!kv )(?<!kv-)(?<!kv_)(?<!value )\b(?:num_|n_?)?(?:attention_)?heads?(?! of\b){_IS}{_N}"),
+        ("head", r"(?<!kv )(?<!kv-)(?<!kv_)(?<!value )\b(?:(?:num_|n_?)(?:attention_)?heads?|(?:attention_)?heads|head(?= ?=))"
+         rf"(?! of\b){_IS}{_N}"),
         (" head|-head", rf"{_N}[ -](?:attention |query |q )?heads?\b"),
         ("query", rf"{_N} query and\b"),
         ("=", rf"\ba\s?=\s?{_N}"),

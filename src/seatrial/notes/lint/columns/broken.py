@@ -11,6 +11,7 @@ from dataclasses import replace
 from seatrial.notes.lint.columns import derived
 from seatrial.notes.lint.columns.copied import source
 from seatrial.notes.lint.columns.relations import (
+    BY_DEFINITION,
     GRAVE,
     UNSAID,
     Relation,
@@ -128,6 +129,9 @@ def _unstated(row: Row, relation: Relation, off: float) -> bool:
     """A power of two in a relation whose batch or sequence the row does not print."""
     unsaid = UNSAID in key_of(row, relation) or ("gbs", -1) in relation.terms and not row.shows("gbs") and not (
         row.composed and row.shows("ga"))  # fmt: skip
+    # Of tokens and the time of a step, found in the rows: each run has a batch and a sequence.
+    steps = is_found(relation) and any(name == "sec_per_it" for name, _ in relation.terms)
+    unsaid = unsaid or steps and not row.shows("gbs") and not row.shows("seq") and not relation.name.endswith(BY_DEFINITION)
     if unsaid and any(source(row, name) is not None for name in relation.measures):
         return False  # a figure that was copied
     return unsaid and abs(off) < MANY and abs(off / math.log(2) - round(off / math.log(2))) < 0.02

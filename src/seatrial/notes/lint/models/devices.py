@@ -45,6 +45,10 @@ _NAMED = re.compile(rf"{_KINDS.pattern}|\b(?:mx|nv)?fp(?:4|8|16|32)\b|\bbf16\b|\
 """A device, or a kind of number, by which figures differ."""
 
 
+_OF_A_RUN = re.compile(r"(?<![\w.])[tl]4(?!\w)")
+"""The fourth of several runs: of the cards nobody writes the letter small."""
+
+
 def presets_in(text: str) -> set[str]:
     """The presets whose device a text in small letters names."""
     return _presets(set(_WORD.findall(text))) if any(base in text for base in _bases()) else set()
@@ -76,6 +80,7 @@ def is_preset(device: Device) -> bool:
 @lru_cache(maxsize=1024)
 def device_named(text: str) -> Device | None:
     """The one device that a text names; of its forms the one that is named too, else the largest and fastest."""
+    text = _OF_A_RUN.sub(" ", text)
     text = _CARD.sub(r"\1 rtx", _TPU.sub(lambda match: f"tpu{match[0]}", text.lower()))
     if not any(stem in text for stem in _stems()):
         return None
@@ -103,7 +108,7 @@ def device_named(text: str) -> Device | None:
 @lru_cache(maxsize=4096)
 def devices_in(words: str) -> frozenset[str]:
     """The kinds of device and number that words name, known or not."""
-    return frozenset(_COUNTED.sub("rtx ", name.lower()) for name in _NAMED.findall(words))
+    return frozenset(_COUNTED.sub("rtx ", name.lower()) for name in _NAMED.findall(_OF_A_RUN.sub(" ", words)))
 
 
 @lru_cache(maxsize=4096)
@@ -116,11 +121,12 @@ def of_devices(section: str) -> str:
 
 @lru_cache(maxsize=16384)
 def names_device(cell: str) -> bool:
-    return _NAMED.search(cell) is not None
+    return _NAMED.search(_OF_A_RUN.sub(" ", cell)) is not None
 
 
 @lru_cache(maxsize=4096)
 def device_of(own: str, section: str) -> tuple[Device | None, bool]:
     """What the words of a row name, else the headings above it; and whether they speak of one that nobody knows."""
+    own = _OF_A_RUN.sub(" ", own)
     named = device_named(own) or (None if _KINDS.search(own) else device_named(section))
     return named, named is None and _KINDS.search(f"{own} {section}") is not None

@@ -556,7 +556,10 @@ def _of_size(row: Row, name: str, attention: float, batches: bool) -> float | No
         tokens = (record.gbs or 1) * (row.seq or 1) / record.sec_per_it / (world or 1)
     if not value or not tokens or not size or not size[0] or row.mixture or name in record.inferred:
         return None
-    peak = 1.0 if name == "tflops" else (device.peak_tflops.get("bf16") or 1.0) if device else 1.0
+    peak = (device.peak_tflops.get("bf16") if device else None) if name != "tflops" else 1.0
+    if peak is None and any(mate.device is not None for mate in row.around[:MOST_SEEN]):
+        return None  # beside those of devices that are known a share of nobody knows what says nothing
+    peak = peak or 1.0
     # Of a usual shape: the hidden size is about 128 for each layer.
     layers = row.record.layers or (size[0] / (12 * 128**2)) ** (1 / 3)
     more = attention * 12 * layers * (row.record.hidden or 128 * layers) * (row.seq or 2048)

@@ -23,6 +23,7 @@ from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.read.outline import Outline
 from seatrial.notes.read.rows import TIMED, fits, row_record
 from seatrial.notes.read.sound import is_sound
+from seatrial.notes.read.statements import read_status
 from seatrial.tables import Where
 from seatrial.tables.headings import Column, read_heading, settle
 
@@ -42,6 +43,8 @@ def check(sheet: Sheet) -> list[Finding]:
 def _moved_back(row: Row, cells: list[str]) -> list[Finding]:
     broken, kept = broken_and_kept(row)
     columns, figures = _columns(tuple(row.record.printed))
+    if any(columns[at].field in MEASURES and read_status(cells[at]).failed for at in figures):
+        return []  # what failed stands where its figures would
     if not any(map(str.isdigit, "".join(cells[at] for at in figures))):
         return []  # nothing was measured, and a word that says so may stand in any of these columns
     stand = list(map(_stands, columns, cells))

@@ -92,11 +92,14 @@ def _equations(file: str, number: int, line: str) -> Iterator[Finding]:
             letter = ""  # the factors have it too: `64 files x 1.5 GB = 96 GB`
         yield from _unequal(file, number, match[1], match[3], letter, low, high, exact=exact)
     for match in _SUM.finditer(line) if "+" in line else ():
+        if _GOES_ON.search(line, 0, match.start()):
+            continue  # `7 + 14 stages of 8 + 7 = 126`
         parts = [float(decimal(part)) for part in re.split(r"\s?\+\s?", match[1])]
         half = 0.5 * sum(10.0 ** -digits.places(part) for part in re.split(r"\s?\+\s?", match[1]) if "." in part)
         yield from _unequal(file, number, match[1], match[2], "", math.fsum(parts) - half, math.fsum(parts) + half)
 
 
+_GOES_ON = re.compile(r"\+[^=;|]{1,40}$")
 _IN_BYTES = re.compile(r" ?[KMGT]i?B\b")
 _MEASURED = r"(?:i?(?:B|[bB]ytes?|bits?)|Wh?|J|Hz|V?A)"
 _PREFIXED = re.compile(rf"\d ?([kKMGTP])(?={_MEASURED}(?!\w))")

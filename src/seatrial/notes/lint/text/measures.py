@@ -43,6 +43,8 @@ _KINDS = {"money": ("money", "price of tokens", "price of samples"), "energy": (
           "hours": ("hours", "hours of a token")}
 _ASIDE = re.compile(r"\([^()]*(?:\)|$)")
 _ENDS = re.compile(r"[,;:.()] | (?:and|und|et|y|e|en|и|but|while|for) ")
+_BUT = re.compile(r"[,;] (?:but|pero|aber|doch|mais|ma|mas|maar|но|ale|men|while|whereas|though)\b")
+"""What follows is of something else."""
 NEAR = 48
 
 
@@ -61,6 +63,9 @@ def kind_of(text: str, claim: Claim, start: int, end: int) -> str:
     verb = claim.way != "times" and not _CHANGED.match(text, stop)
     loss = AS_A_LOSS.search(text[start : claim.start]) if verb else None
     text = _ASIDE.sub(lambda match: match[0] if match.start() < claim.start < match.end() else " " * len(match[0]), text)
+    but = _BUT.search(text, stop, end)
+    end = but.start() if but is not None else end
+    start = max([start, *(match.end() for match in _BUT.finditer(text, start, claim.start))])
     nearest: list[tuple[float, str]] = []
     for kind, pattern in _PATTERNS.items():
         for match in pattern.finditer(text, start, end):

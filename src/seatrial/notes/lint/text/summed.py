@@ -285,13 +285,26 @@ def _keeps(row: Row, kind: str, rows: list[Row]) -> bool:
     return abs(hours.printed[row] * row.world / its.printed[row] - 1) < NEAR
 
 
+def _of_another_column(figure: Figure, rows: list[Row]) -> bool:
+    """Whether a column that is taken for something else adds up to it: `22.19 MWh with PUE`, of `MWh (total)`."""
+    told = digits.alone(figure.text.replace(",", ".") if figure.text.count(",") == 1 else figure.text)
+    for heading in rows[0].cells if rows and told else ():
+        its = [value for row in rows if (value := row.figure(heading))]
+        if len(its) > 2 and abs(math.fsum(its) / told - 1) < CLOSELY:  # type: ignore[operator]
+            return True
+    return False
+
+
+CLOSELY = 0.002
+
+
 def _told(said: list[_Said], file: str, of_rows: bool, rows: list[Row], text: str, more: bool = False) -> Iterator[Finding]:
     said = [one for one in said if one.agrees or not text or not _of_named(one.figure, rows, text)]
     proven = of_rows or any(one.agrees for one in said)
     for one in said:
         meant, figure = one.sums[-1], one.figure
         value = figure.closest(meant)
-        if one.agrees or not meant or not 1 / FAR < value / meant < FAR:
+        if one.agrees or not meant or not 1 / FAR < value / meant < FAR or _of_another_column(figure, rows):
             continue
         shown = figure.text.replace(" ", "")
         ends = (meant / figure.scale * (1 - NEAR / 2), meant / figure.scale * (1 + NEAR / 2))
