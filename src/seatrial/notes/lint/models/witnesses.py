@@ -102,10 +102,12 @@ _CUES = ("layer", "couche", "schicht", "capas", "strati", "camadas", "lagen", "w
 _MOST_ROWS = 40
 
 
+_OF_WORDS = re.compile(r"voc|слов|词|語彙|어휘|V ?=|słow|woord", re.IGNORECASE)
+
+
 def _vocabulary(lines: Sequence[str]) -> int:
     """The one that the text gives."""
-    cues = ("voc", "слов", "词", "語彙", "어휘", "V =", "V=", "słow", "woord")
-    said = {read_sentence(line).get("vocab") for line in lines if any(cue in line or cue in line.lower() for cue in cues)}
+    said = {read_sentence(line).get("vocab") for line in lines if _OF_WORDS.search(line)}
     known = [one for one in said if isinstance(one, int)]
     return known[0] if len(known) == 1 else 0
 
@@ -140,12 +142,15 @@ _MOST_RATED = 200
 
 def _cost(mates: Sequence[Row]) -> dict[str, float] | None:
     costs: dict[str, list[float]] = {}
+    if not mates or not {"tflops", "mfu"} & mates[0].sheet.filled(mates[0].key):
+        return None
+    stated = next(iter(mates[0].sheet.text(mates[0]).peaks), 0.0)
     for row in mates:
         record, world = row.record, row.world
         rate = record.tokens_per_s_per_process or (record.tokens_per_s / world if record.tokens_per_s and world else 0)
         if not rate and record.sec_per_it and record.gbs and record.seq and world:
             rate = record.gbs * record.seq / record.sec_per_it / world
-        peak = next(iter(row.sheet.text(row).peaks), 0.0) or (row.device.peak_tflops.get("bf16", 0.0) if row.device else 0.0)
+        peak = stated or (row.device.peak_tflops.get("bf16", 0.0) if row.device else 0.0)
         tflops = record.tflops or (record.mfu * peak if record.mfu and record.mfu < 1 else 0)
         if rate and tflops and not row.mixture:
             costs.setdefault(record.size_label, []).append(tflops * 1e12 / rate)

@@ -15,6 +15,7 @@ import re
 import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from seatrial.notes.labels import label_parameters
 from seatrial.notes.lint import digits
@@ -76,16 +77,21 @@ def check(sheet: Sheet) -> list[Finding]:
 def _columns(rows: list[Row]) -> dict[str, str]:
     """What a column is -> its heading."""
     found: dict[str, str] = {}
-    for heading in list(rows[0].record.printed)[:MOST_COLUMNS]:
-        words = normal(in_english(plainly(heading), surely=True)).strip()
-        kinds = {kind for kind, _ in meanings(heading)[:1]}
-        kind = ("size" if field_of(heading) == "size_label" or _SIZE.fullmatch(words) else
-                "used" if field_of(heading) == "mfu" or _USED.fullmatch(words) else
-                "hours" if "device hours" in kinds else "data" if "tokens" in kinds or _DATA.fullmatch(words) else
-                "peak" if _PEAK.fullmatch(words) else "flop" if _FLOP.fullmatch(words) else "")  # fmt: skip
-        if kind and sum(_figure(row, kind, heading) is not None for row in rows) >= FEWEST:
+    kinds = {heading: kind for heading in list(rows[0].record.printed)[:MOST_COLUMNS] if (kind := _kind(heading))}
+    for heading, kind in kinds.items() if not {"hours", "flop"}.isdisjoint(kinds.values()) else ():
+        if sum(_figure(row, kind, heading) is not None for row in rows) >= FEWEST:
             found.setdefault(kind, heading)
     return found
+
+
+@lru_cache(maxsize=4096)
+def _kind(heading: str) -> str:
+    words = normal(in_english(plainly(heading), surely=True)).strip()
+    kinds = {kind for kind, _ in meanings(heading)[:1]}
+    return ("size" if field_of(heading) == "size_label" or _SIZE.fullmatch(words) else
+            "used" if field_of(heading) == "mfu" or _USED.fullmatch(words) else
+            "hours" if "device hours" in kinds else "data" if "tokens" in kinds or _DATA.fullmatch(words) else
+            "peak" if _PEAK.fullmatch(words) else "flop" if _FLOP.fullmatch(words) else "")  # fmt: skip
 
 
 def _figure(row: Row, kind: str, heading: str) -> Figure | None:
