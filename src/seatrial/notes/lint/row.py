@@ -69,6 +69,11 @@ def _is_plan(cell: str) -> bool:
     return _PLANNED.fullmatch(cell.strip().lower()) is not None
 
 
+class Cells(dict[str, str]):
+    def __missing__(self, heading: str) -> str:
+        return ""
+
+
 @dataclass(eq=False)
 class Row:
     record: Record
@@ -184,8 +189,8 @@ class Row:
 
     @once
     def cells(self) -> dict[str, str]:
-        """What is printed, without the gaps around it."""
-        return {heading: cell.strip() for heading, cell in self.record.printed.items()}
+        """What is printed, without the gaps around it; nothing under a heading that only other rows have."""
+        return Cells({heading: cell.strip() for heading, cell in self.record.printed.items()})
 
     def column(self, name: str) -> str:
         if name[:1] == EXTRA:

@@ -391,7 +391,7 @@ def _counts(one: Portrait, ways: list[float], costs: list[tuple[float, Row]], sh
         near = EXACT * meant + size.half / size.scale
         typed = digits.slip(figure, (meant - near, meant + near)) if figure.count(".") < 2 and meant > near else None
         rated = min((abs(way * 6 / cost - 1) for cost, _ in costs), default=0.0)
-        name = abs(math.log(way / one.label[0])) if one.label else 0.0
+        name = abs(math.log(way / one.label[0])) if one.label and way > 0 else 0.0
         doubt = (typed is None or typed.how in ("one digit changed", "a digit lost"), round(rated, 2),
                  way == min(ways) < max(ways), name if name > NAMED else 0.0,
                  not ("vocab" in shape.has and shape.tied is None and way == max(ways)))  # fmt: skip

@@ -81,7 +81,7 @@ _TOKENS_OF_ALL = re.compile(r"(?<![\d.,])(\d+(?:\.\d+)?) ?M(?:illion)? tok", re.
 def _in_tokens(row: Row, seq: int) -> bool:
     """Whether the line that states the batch has its tokens too, as they are with sequences of a length."""
     stated = row.stated_above("gbs")
-    said = _TOKENS_OF_ALL.search(row.sheet.text(row).lines[stated[1] - 1]) if stated else None
+    said = _TOKENS_OF_ALL.search("".join(row.sheet.text(row).lines[stated[1] - 1 : stated[1]])) if stated else None
     return bool(said and row.record.gbs) and abs(row.record.gbs * seq / 1e6 / float(said[1]) - 1) < 0.01  # type: ignore[operator, index]
 
 
