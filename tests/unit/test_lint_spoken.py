@@ -246,7 +246,7 @@ def test_less_than_nothing_is_no_figure_of_a_column(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", [
     "9" * 309 + " or 2H10\n", "|Nos|T|PP\n|7\n|>\n<r>3</d>128x\n",
     "S=34 GBS8\n||s|tok/s|M\n||19.4|433927\n||19.|440475|\n||19.8|425426\n",
-    "|||9B\n-|\n|layer||0\n|hidden size||4\nparam 9.5B\n",
+    "|||9B\n-|\n|layer||0\n|hidden size||4\nparam 9.5B\n", "1.5B:0layer 1600\n",
 ])  # fmt: skip
 def test_counts_beyond_any_number_and_spaced_factors_break_nothing(tmp_path: Path, text: str) -> None:
     note = tmp_path / "note.md"

@@ -78,7 +78,7 @@ class Shape:
 
 def oddness(has: Mapping[str, int], size: float) -> float:
     """Whether a large model would be as narrow, or as wide, for its depth as none is."""
-    aspect = has["hidden"] / has["layers"]
+    aspect = has["hidden"] / max(1, has["layers"])
     return 0.75 * (size > 5e9 and aspect < 64 or aspect > 240 or aspect < 20)
 
 

@@ -60,7 +60,8 @@ def check(sheet: Sheet, problems: Iterable[Problem]) -> dict[Finding, set[int]]:
         tables += [in_rows(file, [row.record for row in mates]) for mates in sheet.tables_of(file) if len(mates) <= _MOST_ROWS]
         groups += [group for group in tables
                    if len(group) > 1 or not any(_joined(one, other) for one in group for other in told)]  # fmt: skip
-        groups = [[one for one in group if {"layers", "hidden"} <= one.sides.keys() and not one.mixed] for group in groups]
+        groups = [[one for one in group if {"layers", "hidden"} <= one.sides.keys() and not one.mixed and all(one.has.values())]
+                  for group in groups]  # fmt: skip
         groups = [group for group in groups if group]
         if groups:
             _count_elsewhere(file, [one for group in groups for one in group], text.lines)
