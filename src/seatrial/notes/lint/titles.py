@@ -6,7 +6,6 @@
 """
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from functools import lru_cache
@@ -16,8 +15,8 @@ from seatrial.notes.lint.row import Row
 _FIELDS = {"tp": "tp", "mp": "tp", "pp": "pp", "dp": "dp", "cp": "cp", "mbs": "mbs", "mb": "mbs", "gbs": "gbs",
            "s": "seq", "seq": "seq", "ctx": "seq"}  # fmt: skip
 _PART = re.compile(r"(?<![a-z0-9])((?:(?:tp|mp|pp|dp|cp|mbs|mb|gbs|seq|ctx|s)[=:]?\d+k?(?![a-z0-9]*\.))+)(?![a-z0-9])|"
-                   r"(?<=[a-z0-9])(x)(\d{1,5})(?![a-z0-9])|(?<![a-z0-9])(\d{1,5})(?:gpus?|g)(?![a-z0-9])|"
-                   r"(?<![a-z0-9])(n)(\d{1,4})(?![a-z0-9])")  # fmt: skip
+                   r"(?<=[a-z0-9])x(\d{1,5})(?![a-z0-9])|(?<![a-z0-9])(\d{1,5})(?:gpus?|g)(?![a-z0-9])|"
+                   r"(?<![a-z0-9])n(\d{1,4})(?![a-z0-9])")  # fmt: skip
 _ONE = re.compile(r"(tp|mp|pp|dp|cp|mbs|mb|gbs|seq|ctx|s)[=:]?(\d+)(k?)")
 FEWEST, MOST_ODD, MOST_ASKED, LONGEST = 3, 0.25, 500, 80
 """Rows whose names are as their cells, the share of those that are not, how many rows are asked, letters of a name."""
@@ -30,7 +29,7 @@ def settings_in(name: str) -> dict[str, int]:
         if match[1]:
             parts = [(_FIELDS[key], int(count) * (1024 if kilo else 1)) for key, count, kilo in _ONE.findall(match[1])]
         else:
-            parts = [("nodes", int(match[6]))] if match[5] else [("gpus", int(match[3] or match[4]))]
+            parts = [("nodes", int(match[4]))] if match[4] else [("gpus", int(match[2] or match[3]))]
         for field, count in parts:
             if count and found.setdefault(field, count) != count:
                 return {}
@@ -63,7 +62,7 @@ def _trusted(mates: list[Row]) -> frozenset[str]:
                      and wrong[field] <= max(1, MOST_ODD * (often + wrong[field])))  # fmt: skip
 
 
-def agrees(row: Row, field: str, value: int) -> float:
+def agrees(row: Row, field: str, value: int) -> int:
     """Whether the row's name says a value (1), another one (-1), or nothing (0)."""
     count = said(row).get(field)
-    return 0.0 if count is None else math.copysign(1.0, 1 if count == value else -1)
+    return 0 if count is None else 1 if count == value else -1

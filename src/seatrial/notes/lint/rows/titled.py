@@ -7,7 +7,8 @@ exchanged or mended, then belong together.
 """
 from __future__ import annotations
 
-from seatrial.notes.lint.columns.broken import broken_and_kept
+from seatrial.notes.lint.columns.broken import CLOSELY, broken_and_kept
+from seatrial.notes.lint.columns.relations import off_by
 from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
@@ -39,11 +40,12 @@ def _judged(row: Row, field: str, count: int) -> Finding | None:
         row.propose(field, count, "header-vs-row")
         row.propose(other, printed, "header-vs-row")
         return row.find("cells-shifted", "error", message, name=field, proposed=str(count))
-    before = len(broken_and_kept(row)[0])
-    row.propose(field, count, "header-vs-row")
-    after = len(broken_and_kept(row)[0])
-    if after >= before:
-        row.fixed.pop(field, None)
-        row.judged = None
-        return row.find("header-vs-row", "warning", message, name=field, proposed=str(count)) if after == before else None
-    return row.find("header-vs-row", "error", message, name=field, proposed=str(count))
+    broken, kept = broken_and_kept(row)
+    rules = [*((relation, rule) for relation, rule, _ in broken), *kept]
+    tried = [off_by(row, relation, rule, {field: count}) for relation, rule in rules]
+    after = sum(abs(off[0]) > off[1] + CLOSELY for off in tried if off is not None)
+    if after > len(broken):
+        return None  # the name is older than the row
+    if after < len(broken):
+        row.propose(field, count, "header-vs-row")
+    return row.find("header-vs-row", "error" if after < len(broken) else "warning", message, name=field, proposed=str(count))
