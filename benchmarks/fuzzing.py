@@ -56,6 +56,18 @@ def _cold() -> Any:
     return calibrate.cold(_cluster())
 
 
+class RuleFailed(Exception):
+    """What lint tells its users in a finding is a failure here."""
+
+
+def _none_failed(findings: Any) -> None:
+    from seatrial.notes.lint.guard import FAILED
+
+    for finding in findings:
+        if finding.code == FAILED:
+            raise RuleFailed(finding.message)
+
+
 def _records(records: Any, rng: random.Random) -> None:
     """What every command makes of records, and that what is written is read again."""
     from seatrial.notes.lint import lint
@@ -68,7 +80,7 @@ def _records(records: Any, rng: random.Random) -> None:
     records = list(records)[:40]
     which = rng.random()
     if which < 0.4:
-        lint(records)
+        _none_failed(lint(records))
     elif which < 0.7:
         for text in (to_csv(records), to_json(records), to_markdown(records, source=True), to_short(records)):
             visible(text).encode()
@@ -101,7 +113,7 @@ def _notes(path: Path, rng: random.Random) -> None:
 
     found = import_file(path)
     if rng.random() < 0.3:
-        look_at([str(path)])
+        _none_failed(look_at([str(path)])[0])
     else:
         _records(found.records, rng)
 
@@ -384,6 +396,8 @@ def failure(one: Case, folder: Path, limit_s: float = LIMIT_S) -> Failure | None
         where = (
             ""
             if isinstance(error, TooLong)
+            else f" {error}"
+            if isinstance(error, RuleFailed)
             else f" at {Path(ours[-1].filename).name}:{ours[-1].lineno} {ours[-1].name}"
         )
         return Failure(f"{type(error).__name__}{where}", "".join(traceback.format_exception(error)[-6:]))

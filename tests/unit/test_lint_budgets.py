@@ -543,7 +543,7 @@ APPLIED = """# Antrag
 
 
 @pytest.mark.parametrize(("name", "text", "right", "wrong", "line", "proposed"), [
-    ("plan.csv", LADDER, "s2,0.41", "s2,4.1", 3, "0.41"), ("plan.csv", LADDER, "3.3,66,H100,989", "3.3,66,H100,312", 6, "989"),
+    ("plan.csv", LADDER, "s2,0.41", "s2,4.1", 3, "0.41"),
     ("plan.csv", LADDER, "c,1.6,150", "c,1.6,50", 9, "150"),
     ("plan.csv", LADDER, "16,0.41", "16,0.14", 4, "0.41"),
     ("antrag.md", APPLIED, "7,26·10^20", "7,26·10^21", 6, "7,26·10^20"),
@@ -556,6 +556,13 @@ def test_parameters_tokens_and_the_peak_give_the_hours_of_a_run(tmp_path: Path, 
     assert [f for f in look_at([str(path)])[0] if f.level == "error"] == []
     path.write_text(text.replace(right, wrong))
     assert [(f.line, f.proposed) for f in look_at([str(path)])[0] if f.level == "error"] == [(line, proposed)]
+
+
+def test_the_peak_of_another_device_is_a_doubt(tmp_path: Path):
+    path = tmp_path / "plan.csv"
+    path.write_text(LADDER.replace("3.3,66,H100,989", "3.3,66,H100,312"))
+    found = [f for f in look_at([str(path)])[0] if f.level != "info"]
+    assert [(f.line, f.level, f.proposed) for f in found] == [(6, "warning", "989")]
 
 
 def test_runs_at_shares_of_their_own_are_no_slips_of_each_other(tmp_path: Path):

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.notes import lint
 from seatrial.notes.lint import Finding, look_at
+from seatrial.notes.lint.sheet import Sheet
 
 LAYOUT = "| GPUs | DP | TP | PP | MBS | GBS | Sec/it |\n|---|---|---|---|---|---|---|\n"
 
@@ -557,3 +559,28 @@ def test_of_time_and_tflops_the_one_unlike_its_column_is_wrong_and_not_the_batch
     assert told(tmp_path, CARDS.format(each="68.9", time="22.34")) == []
     found = told(tmp_path, CARDS.format(each="137.8", time="43.22"))
     assert [(f.line, f.proposed) for f in found] == [(8, "68.9"), (11, "22.34")]
+
+
+def test_a_rule_that_fails_costs_no_other_rules_findings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    rows = "".join(f"| {8 * dp} | {dp} | 4 | 2 | 1 | 64 | {50 / dp:.2f} |\n" for dp in (1, 2, 4))
+    text = f"{LAYOUT}{rows}| 64 | 4 | 4 | 2 | 1 | 64 | 9 |\n"
+    before = told(tmp_path, text)
+    assert "world-size" in {finding.code for finding in before}
+
+    def fails(sheet: Sheet) -> list[Finding]:
+        raise ZeroDivisionError("nobody thought of it")
+
+    monkeypatch.setattr(lint, "RULES", (fails, *lint.RULES))
+    failed, *others = sorted(told(tmp_path, text), key=lambda finding: finding.code != "rule-failed")
+    assert others == before and failed.level == "warning"
+    assert "ZeroDivisionError" in failed.message and "nobody thought of it" in failed.message
+
+
+@pytest.mark.parametrize(("typed", "level"), [("71.2", "error"), ("31.9", "warning")])
+def test_what_no_slip_of_the_hand_explains_is_a_doubt(tmp_path: Path, typed: str, level: str):
+    head = "| GPUs | tokens/s | rent per hour |\n|---|---|---|\n"
+    rows = [(8, 31072, 17.2), (16, 60411, 34.4), (32, 119203, 68.8), (64, 233417, 137.6), (8, 30894, 17.2)]
+    text = head + "".join(f"| {n} | {rate} | {rent:.1f} |\n" for n, rate, rent in rows)
+    assert told(tmp_path, text) == []
+    found = told(tmp_path, text.replace("| 17.2 |", f"| {typed} |", 1))
+    assert [(finding.line, finding.level) for finding in found] == [(3, level)]

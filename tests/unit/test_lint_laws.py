@@ -96,12 +96,19 @@ def test_rows_that_keep_to_a_law_are_left_alone(tmp_path, text: str):
     (CHANGES, "-5.6% | -24.3%", "-9.6% | -24.3%", "vs previous", "-5.6%"), (CHANGES, "-25.8%", "-52.8%", "vs base", "-25.8%"),
     (GAINS, "18.0%", "9.0%", "gain", "18.0%"), (AGGREGATE, "36.56", "365.6", "PFLOP/s", "36.56"),
     (THREADS, "| 28 |", "| 56 |", "threads", "28"), (SWAPPED, "3.16 | 42.2", "42.2 | 3.16", "s/it", "3.16"),
-    (SIZES, "51.4", "15.4", "MFU %", "51.4"), (PRICES, "25.0", "76.3", "cost ($)", "25.0")])
+    (SIZES, "51.4", "15.4", "MFU %", "51.4")])
 def test_a_row_that_breaks_one_is_told_with_what_mends_it(
     tmp_path, text: str, right: str, wrong: str, column: str, proposed: str
 ):
     (found,) = errors(tmp_path, text.replace(right, wrong))
     assert (found.column, found.proposed) == (column, proposed)
+
+
+def test_a_law_that_was_found_in_the_rows_is_a_doubt_where_no_slip_explains_what_breaks_it(tmp_path):
+    path = tmp_path / "notes.md"
+    path.write_text(PRICES.replace("25.0", "76.3"), encoding="utf-8")
+    (found,) = [finding for finding in look_at([str(path)])[0] if finding.level != "info"]
+    assert (found.level, found.column, found.proposed) == ("warning", "cost ($)", "25.0")
 
 
 def test_a_figure_that_was_copied_names_the_row_that_it_is_of(tmp_path):

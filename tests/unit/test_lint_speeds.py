@@ -74,7 +74,7 @@ def test_what_is_far_from_the_other_rows_is_said_once(lint, note: str, right: st
     assert right in note
     found = lint(note.replace(right, wrong))
     line = 1 + note[: note.index(right)].count("\n")
-    assert {f.line for f in found} == {line} and found[0].level == "error"
+    assert {f.line for f in found} == {line} and found[0].level == ("warning" if proposed is None else "error")
     assert proposed is None or proposed in {str(f.proposed).replace(",", "") for f in found}
 
 

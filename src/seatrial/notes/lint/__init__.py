@@ -16,9 +16,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from seatrial.notes.collecting import no_collecting
-from seatrial.notes.lint import chapters, digits, tablewide, turning
+from seatrial.notes.lint import chapters, digits, doubts, turning
 from seatrial.notes.lint.columns import arrows, changes, derived, levels, matrices, parts, relations, repairs, sums, together
 from seatrial.notes.lint.findings import CODES, LEVELS, Finding, in_order
+from seatrial.notes.lint.guard import Guard
 from seatrial.notes.lint.headings import field_of
 from seatrial.notes.lint.models import experts, formulas, model_size, peaks, published, shapes, throughput, units, witnesses
 from seatrial.notes.lint.phases import compute, cumulative, dated, lasting, ledger, reckoned, steps, totals
@@ -68,6 +69,11 @@ from seatrial.tables import Problem
 __all__ = ["CODES", "LEVELS", "Finding", "lint", "look", "look_at"]
 
 Rule = Callable[[Sheet], list[Finding]]
+FILLS: tuple[Callable[[Sheet], None], ...] = (
+    of_nodes.fill, layout.fill_axes, layout.count_processes, of_all.fill, layout.fill_micro_batch, layout.fill_batch,
+    layout.fill_devices, grown.fill, model_size.fill_gates, model_size.fill_shapes,
+)  # fmt: skip
+"""What rows do not say themselves, in the order that each needs what those before it filled."""
 RULES: tuple[Rule, ...] = (
     formulas.establish, relations.learn, cumulative.check, lasting.check, layout.check_processes, meshes.check,
     shifted.check, titled.check, parts.check, repairs.check, throughput.check, duplicates.check, layout.check_divisible,
@@ -111,41 +117,35 @@ def _look(
     files = list(said)
     records, problems, said, names = chapters.apart(records, problems, said)
     sheet = Sheet.of(records, said, names)
-    found = status.check_reading(sheet, problems) + described.check(sheet, problems)
-    of_nodes.fill(sheet)
-    layout.fill_axes(sheet)
-    layout.count_processes(sheet)
-    of_all.fill(sheet)
-    layout.fill_micro_batch(sheet)
-    layout.fill_batch(sheet)
-    layout.fill_devices(sheet)
-    grown.fill(sheet)
-    model_size.fill_gates(sheet)
-    model_size.fill_shapes(sheet)
-    mended = model_size.mend_text(sheet)
-    mended += [one for one in published.check(sheet) if (one.file, one.line) not in {(f.file, f.line) for f in mended}]
+    guard = Guard(sheet)
+    found = guard(status.check_reading, problems) + guard(described.check, problems)
+    for fill in FILLS:
+        guard(fill)
+    mended = guard(model_size.mend_text)
+    mended += [one for one in guard(published.check) if (one.file, one.line) not in {(f.file, f.line) for f in mended}]
     sides = {(f.file, f.line) for f in mended}  # layers that are wrong explain why the parameters are not theirs
-    for one, lines in witnesses.check(sheet, problems).items():
+    for one, lines in guard(lambda sheet: witnesses.check(sheet, problems).items()):
         described_in = {(one.file, line) for line in lines}
         if not described_in & sides:
             mended.append(one)
             sides |= described_in
     published.mend_rows(sheet, mended)
     found = [f for f in found if f.code != "label-vs-params" or (f.file, f.line) not in sides] + mended
-    found += units.mend(sheet)
+    found += guard(units.mend)
     for rule in RULES:
-        found += rule(sheet)
+        found += guard(rule)
     found = [f for f in found if f.code != "label-vs-params" or f in mended or (f.file, f.line) not in sides]
-    found += [f for f in _besides(sheet, found) + _left(problems, sheet)
+    found += [f for f in _besides(guard, found) + _left(problems, guard)
               if f.code != "label-vs-params" or (f.file, f.line) not in sides]  # fmt: skip
-    found += trends.check(sheet, {(f.file, f.line) for f in found if f.level != "info"})
-    found = [_at_its_cell(finding, sheet) for finding in _once(tablewide.temper(found, sheet))]
+    found += guard(trends.check, {(f.file, f.line) for f in found if f.level != "info"}) + guard.failed
+    found = [_at_its_cell(finding, sheet) for finding in doubts.weigh(_once(doubts.temper(found, sheet)))]
     found = [replace(one, file=names[one.file]) if one.file in names else one for one in found]
     return in_order(found, files or list(sheet.files)), sheet
 
 
-def _left(problems: Iterable[Problem], sheet: Sheet) -> list[Finding]:
+def _left(problems: Iterable[Problem], guard: Guard) -> list[Finding]:
     """Tables that are none of runs: whether their columns belong together as most of their rows have it."""
+    sheet = guard.sheet
     rows: list[Record] = []
     thinned: set[tuple[str, int | None]] = set()
     for problem in problems:
@@ -160,7 +160,8 @@ def _left(problems: Iterable[Problem], sheet: Sheet) -> list[Finding]:
         thinned |= {(problem.file, problem.left[0].table)} if len(figures) < len(problem.left) else set()
     side = Sheet.of(rows, sheet.prose if rows else {})
     side.thinned |= thinned
-    found = [finding for rule in OF_COLUMNS for finding in rule(side)]
+    of_side = Guard(side, guard.failed)
+    found = [finding for rule in OF_COLUMNS for finding in of_side(rule)]
     # A total is one by its name, what fails by its word, and days are what the calendar has.
     known = [f for f in found if f.code in ("outcome-vs-figures", "date-order") or f.message.endswith(sums.BY_NAME)
              or f.proposed and relations.BY_DEFINITION in f.message]  # fmt: skip
@@ -173,11 +174,12 @@ def _left(problems: Iterable[Problem], sheet: Sheet) -> list[Finding]:
             and not (len(wrong[key]) == 2 < len(mates) - 1 and wrong[key] & typed)
             and not (2 * len(wrong[key]) <= len(mates) and len(wrong[key] - typed) < 2 and not _alike(found, wrong[key]))}
     found = [finding for finding in found if (finding.file, finding.line) not in many or finding in known]
-    return [_at_its_cell(finding, side) for finding in found + _besides(side, found)]
+    return [_at_its_cell(finding, side) for finding in found + _besides(of_side, found)]
 
 
-def _besides(sheet: Sheet, found: Sequence[Finding]) -> list[Finding]:
+def _besides(guard: Guard, found: Sequence[Finding]) -> list[Finding]:
     """What other rules find where nothing is said yet; of a shape that a table shows side by side one thing is enough."""
+    sheet = guard.sheet
     said = [_at_its_cell(one, sheet) for one in found if one.level != "info"]
     told = {(one.file, one.line) for one in said}
     shapes_told = [one for one in said if one.code == "label-vs-params"]
@@ -185,7 +187,7 @@ def _besides(sheet: Sheet, found: Sequence[Finding]) -> list[Finding]:
     for rule in BESIDES:
         if rule is reckoned.check:  # what a named row tells of a sentence, its own figures need not
             told |= {(one.file, one.line) for one in others}
-        others += [one for one in rule(sheet) if (one.file, one.line) not in told and not (
+        others += [one for one in guard(rule) if (one.file, one.line) not in told and not (
             one.code == "label-vs-params" and any(_in_one_table(one, other, sheet) for other in shapes_told))]
         if rule is reckoned.check:
             told -= {(one.file, one.line) for one in others}

@@ -53,6 +53,7 @@ CODES: dict[str, str] = {
     "dated-but-empty": "a date or a job number, but no result",
     "estimated": "an estimate and not a measurement: keep it out of fits",
     "extrapolated": "an exact multiple of another row's time",
+    "rule-failed": "a rule of lint failed, which is no fault of the notes",
     "date-order": "dates that run backwards in a table, or leave no room for the days between them",
 }
 

@@ -29,6 +29,8 @@ _CERTAIN, _ANOTHER_KIND = 0.2, 0.8
 """Logarithm of label over size: from which on it is an error, and from which on it is hardly a dense model."""
 _MANY = 0.25
 """Share of the rows of a file with labels that do not fit, from which on none is said to be wrong."""
+UNDESCRIBED = 1.5
+"""Times which a feed-forward, heads in groups and an embedding that nobody describes may change the parameters at most."""
 _GATED = 4 / 3
 """What a gated feed-forward of the same width adds at most."""
 _LEAST = min(COMMON_VOCABULARIES)
@@ -128,8 +130,17 @@ def _to_the_last_digit(mates: list[Row]) -> list[Finding]:
         why = ": the embedding is counted twice, though it is tied" if tied else ""
         message = f"{row.record.size_label} parameters, but {_billions(row)}, as the other rows count{why}"
         row.reasons["size_label"] = "label-vs-params"
-        found.append(row.find("label-vs-params", "error", message, name="size_label", proposed=_as_label(row, low)))
+        level: Level = "error" if tied or _is_typed(row, ratio, _as_label(row, low)) else "warning"
+        found.append(row.find("label-vs-params", level, message, name="size_label", proposed=_as_label(row, low)))
     return found
+
+
+def _is_typed(row: Row, ratio: float, meant: str) -> bool:
+    """Whether a label is off by a slip of the hand, or by more than what nobody describes of a model makes."""
+    value = float(digits.plain(meant) or 0)
+    if row.record.ffn or abs(math.log(ratio)) >= math.log(UNDESCRIBED) or value <= 0:
+        return True
+    return digits.slip(row.record.size_label, (value * (1 - _COUNTED), value * (1 + _COUNTED))) is not None
 
 
 def _as_wide(row: Row, mates: list[Row]) -> int | None:
@@ -300,6 +311,8 @@ def _mismatch(row: Row, often: int) -> Finding | None:
     proposed = f"{billions:.{decimals}f}{unit if unit in 'MBT' else 'B'}"
     twice = 2 * low - without
     tied = "; the embedding is counted twice, though it is tied" if row.record.vocab and abs(label - twice) <= half else ""
+    if level == "error" and off < math.log(UNDESCRIBED) and not _is_typed(row, label / low, proposed):
+        level = "warning"
     if certain and (slipped := _slipped_side(row)) is not None:
         name, value = slipped
         message = f'{row.column(name)} {row.cell(name)} -> {value}: {_billions(row)}, and "{row.record.size_label}"'

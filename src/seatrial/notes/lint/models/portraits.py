@@ -281,7 +281,7 @@ def _of_part(file: str, block: list[tuple[int, str]], raw: str, english: str) ->
     one.mixed = _EXPERTS.search(raw) is not None or is_mixture(raw) or _NO_MODEL.search(raw) is not None
     one.count = _count(file, block, raw)
     label = {match.groups(): match for match in _LABEL.finditer(raw)
-             if one.count is None or number(match[1]) != number(one.count.printed.split()[0].rstrip("BMG") or "0")}  # fmt: skip
+             if one.count is None or abs(number(match[1]) * one.count.scale / one.count.value - 1) > 1e-9}  # fmt: skip
     if len(label) == 1 and (match := next(iter(label.values()))):
         one.name, one.label = match[0], _label_of(match)
     return one

@@ -197,6 +197,8 @@ def _one_row(row: Row, members: list[Row], ways: Callable[[list[float]], list[fl
                 continue
             what = "the rows above add up to" if added else "the mean of the rows above is"
             proposed = _like(cell, meant)
+            if added and not _adds_up(row, members, heading) and digits.slip(cell, (meant - open_, meant + open_)) is None:
+                level = "warning"  # it may be of more than these rows, or of fewer
             message = f"{heading} {cell.strip()} -> {proposed}: {what} {proposed}"
             yield row.find("aggregate", level, message, column=heading, printed=cell.strip(), proposed=proposed)
 
