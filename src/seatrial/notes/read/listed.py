@@ -22,6 +22,7 @@ from seatrial.tables.headings import MEASURES, read_heading, settle
 
 FEWEST, MOST, LONGEST = 3, 500, 600
 """Runs of a list; letters of one line."""
+MOST_COMMAS = 8
 Line = tuple[int, str]
 _ITEM = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)])\s+(\S.*)")
 _NUMBER = r"(\d[\d.,]*\d|\d)"
@@ -81,7 +82,7 @@ def _mapping(first: Line, stream: Iterator[Line], depth: int) -> tuple[list[Line
 def _said(line: str) -> dict[str, str]:
     """What a line says of a run: heading -> cell; nothing where one is said twice, or no layout is."""
     first = line.lstrip()[:1]
-    if first in ("|", "#", "<", "") or len(line) > LONGEST:
+    if first in ("|", "#", "<", "") or len(line) > LONGEST or first != "{" and is_row_of_commas(line):
         return {}
     item = _ITEM.match(line)
     if first == "{":
@@ -105,6 +106,12 @@ def _said(line: str) -> dict[str, str]:
     if item is None and not pairs and len(found) <= FEWEST:
         return {}  # of a sentence
     return found if _is_run(found) or item and len(found) > 1 and _FAILED.search(item[1]) else {}
+
+
+def is_row_of_commas(line: str) -> bool:
+    """Whether a line is a row of a file of commas: a sentence has gaps behind nearly all of them."""
+    commas = line.count(",")
+    return commas > MOST_COMMAS and 2 * line.count(", ") < commas
 
 
 def _of_json(line: str) -> dict[str, str]:

@@ -238,9 +238,12 @@ _PLANNED = re.compile(
 )
 
 
+_SILENT = RunStatus()
+
+
 def read_status(text: str) -> RunStatus:
-    if not text:
-        return RunStatus()
+    if not text or text.isascii() and text.lower() == text.upper():
+        return _SILENT  # a number, as most cells are
     text = text[:MOST_LETTERS]
     failed = ""
     for name, pattern in _PATTERNS:

@@ -44,8 +44,8 @@ _STROKE = re.compile(r"\s?[/÷:]\s?|\bvs\.?(?!\w)|\bover\b")
 
 def learn(rows: list[Row]) -> list[Law]:
     rows = [row for row in rows[:MOST_ROWS] if row.tabular and not row.planned]
-    headings = list(rows[0].record.printed) if FEWEST <= len(rows) == len(rows[:MOST_ROWS]) else []
-    gains = [heading for heading in headings if is_of_two(heading) or _named(heading, headings)]
+    headings = tuple(rows[0].record.printed) if FEWEST <= len(rows) == len(rows[:MOST_ROWS]) else ()
+    gains = _gains(headings)
     if not gains:
         return []
     rest = [heading for heading in headings if heading not in gains and read_heading(heading).field not in _COUNTED]
@@ -72,7 +72,12 @@ def is_of_two(heading: str) -> bool:
     return bool(_OF_TWO.search(words) or _OF_TWO.search(clean(heading)) or _ONE_OVER.fullmatch(clean(heading)))
 
 
-def _named(heading: str, headings: list[str]) -> list[str]:
+@functools.lru_cache(maxsize=4096)
+def _gains(headings: tuple[str, ...]) -> list[str]:
+    return [heading for heading in headings if is_of_two(heading) or _named(heading, headings)]
+
+
+def _named(heading: str, headings: tuple[str, ...]) -> list[str]:
     """The two columns whose names stand on either side of a stroke in a heading: `FP8 / BF16`."""
     parts = [part.strip().casefold() for part in _STROKE.split(clean(heading))]
     if len(parts) != 2:

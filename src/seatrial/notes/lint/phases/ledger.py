@@ -156,10 +156,9 @@ def _columns(mates: list[Row]) -> dict[str, list[Cell]]:
     for heading in list(mates[0].record.printed)[:MOST_COLUMNS]:
         for kind, unit in [(fields[heading], 1.0)] if heading in fields else meanings(heading):
             found.setdefault(kind, []).append(Cell(heading, kind, unit))
-        if re.fullmatch(DEVICE, normal(clean(heading))) and all(row.cells[heading].isdecimal() for row in mates[:MOST_ROWS]
-                                                              if row.cells.get(heading)):  # fmt: skip
+        if _is_device(heading) and all(row.cells[heading].isdecimal() for row in mates[:MOST_ROWS] if row.cells.get(heading)):
             found.setdefault("devices", []).append(Cell(heading, "devices", 1.0))
-    if any(_DISCOUNT.search(heading) for heading in list(mates[0].record.printed)[:MOST_COLUMNS]):
+    if any(map(_is_discounted, list(mates[0].record.printed)[:MOST_COLUMNS])):
         found = {kind: cells for kind, cells in found.items() if not kind.startswith("price")}  # that is paid in part
     if found.keys().isdisjoint(AMOUNTS) or len(found) < 2:
         return {}
@@ -171,6 +170,16 @@ def _columns(mates: list[Row]) -> dict[str, list[Cell]]:
         if kind not in found and any(stated(row, kind) for row in mates[:FEWEST]):
             found[kind] = [Cell("", kind)]
     return found
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_device(heading: str) -> bool:
+    return re.fullmatch(DEVICE, normal(clean(heading))) is not None
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_discounted(heading: str) -> bool:
+    return _DISCOUNT.search(heading) is not None
 
 
 _DISCOUNT = re.compile(r"discount|rebate|rabatt|remise|sconto|descuento|desconto|korting|скидк|折扣|割引|할인", re.IGNORECASE)

@@ -28,6 +28,7 @@ from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.lint.text.figures import figures as spoken
 from seatrial.notes.lint.text.figures import plain
 from seatrial.notes.lint.text.sentences import ABBREVIATED
+from seatrial.notes.read.listed import is_row_of_commas
 from seatrial.tables.headings import NUMBER, clean, decimal
 from seatrial.tables.tongues import in_english
 
@@ -134,8 +135,8 @@ def check(sheet: Sheet) -> list[Finding]:
             places = [row.record.source_line or 0 for row in rows]
             heading: list[Figure] = []
             at = 0
-            of_rows = str(file).endswith((".csv", ".tsv"))  # whose comments stand each in a line
-            for paragraph in ([[(n, line)] for n, line in enumerate(text.lines, 1)] if of_rows else _paragraphs(text.lines)):
+            of_rows = str(file).endswith((".csv", ".tsv"))
+            for paragraph in (_comments if of_rows else _paragraphs)(text.lines):
                 for line in text.lines[at : paragraph[0][0]]:
                     above = _figures(line, 0, [(len(line) + 1, 0)]) if line.startswith("#") else heading
                     heading = [one for one in above if one.kind in FROM_FIELDS]
@@ -143,6 +144,13 @@ def check(sheet: Sheet) -> list[Finding]:
                 here = bisect.bisect_left(places, at)
                 found += _told(file, paragraph, heading, rows[max(0, here - AROUND) : here + AROUND], text.lines)
     return found
+
+
+def _comments(lines: tuple[str, ...]) -> Iterator[list[tuple[int, str]]]:
+    """Of a file of commas, each in a line; and its rows, where they are short."""
+    for number, line in enumerate(lines, 1):
+        if not is_row_of_commas(line):
+            yield [(number, line)]
 
 
 def _paragraphs(lines: tuple[str, ...]) -> Iterator[list[tuple[int, str]]]:

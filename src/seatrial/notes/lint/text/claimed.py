@@ -17,6 +17,7 @@ from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.models.known import VERY_WIDE
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.lint.usual import round_number
+from seatrial.notes.read.listed import is_row_of_commas
 from seatrial.notes.read.sentences import read_sentence
 from seatrial.notes.read.sound import MOST_COUNTED
 from seatrial.tables.headings import NUMBER, decimal
@@ -36,7 +37,8 @@ def check(sheet: Sheet) -> list[Finding]:
     found: list[Finding] = []
     for file, text in sheet.prose.items():
         for number, line in enumerate(text.lines, 1) if len(text.lines) <= MOST_LINES else ():
-            if 10 < len(line) <= LONGEST and line.lstrip()[:1] not in ("|", "<") and sum(map(str.isdigit, line)) > 2:
+            said = 10 < len(line) <= LONGEST and line.lstrip()[:1] not in ("|", "<") and not is_row_of_commas(line)
+            if said and sum(map(str.isdigit, line)) > 2:
                 found += _line(file, number, line)
     return found
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from seatrial.notes.lint.text.figures import plain
+from seatrial.notes.read.listed import is_row_of_commas
 
 ABBREVIATED = "".join(rf"(?<!\b{one}\.)" for one in (
     "Mrd", "Mio", "Bio", "Tsd", "Mld", "mln", "mld", "ca", "i\\.e", "e\\.g", "approx", "avg", "resp", "bzw", "vs", "Std", "env",
@@ -64,7 +65,8 @@ def sentences(lines: tuple[str, ...]) -> tuple[Sentence, ...]:
         bare = line.strip()
         if bare[:3] in ("```", "~~~"):
             fenced = not fenced
-        if fenced or not bare or bare[0] in "|#=<" or len(line) > LONGEST or "|" in bare and bare.count("|") > 1:
+        row = bare[:1] == "|" or "|" in bare and bare.count("|") > 1 or is_row_of_commas(bare)
+        if fenced or not bare or row or bare[0] in "#=<" or len(line) > LONGEST:
             close()
             continue
         if _ITEM.match(line) or len(block) >= MOST_TOGETHER:
