@@ -86,7 +86,7 @@ MOST_SAID = 0.03
 
 def said(lines: Iterable[str]) -> float:
     """By how much, as a share, times and rates differ at most as the text has it; 0 where it says nothing."""
-    sentences = (sentence for line in lines if len(line) <= 2000 and not line.lstrip().startswith("|")
+    sentences = (sentence for line in lines
                  for sentence in re.split(r"(?<=[a-z)])[.;:] ", line) if any(word in sentence.casefold() for word in WORDS))
     shares = [float((match[1] or ("2" if match[2] else "1")).replace(",", ".")) / 100
               for sentence in sentences for match in _AMOUNT.finditer(sentence)]

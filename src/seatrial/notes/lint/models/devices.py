@@ -31,6 +31,7 @@ _WORD = re.compile(r"(?:(?<!\w)\d{1,5}[x×])?(\w+)")
 """A word, without how many there are of it: `8xH100`."""
 _TPU = re.compile(r"(?<![\w.])(v[56][ep])(?![\w.])|^(v[2-6][ep]?)(?=-\d+$|$)")
 """A chip of Google's where nobody says whose it is."""
+_OF_A_TPU = re.compile("v[2-6]")
 _HALF = re.compile(r"^\W*mi250x?\W+gcd\b")
 """`MI250X-GCD`: half a card."""
 _APART = re.compile(r"\b(gaudi|rtx|tpu)[ -]?(?=v?\d)")
@@ -70,7 +71,8 @@ def _bases() -> dict[str, list[str]]:
 @cache
 def _stems() -> list[str]:
     """Letters of which a text that names a device has some."""
-    return [*_bases(), *DATA_SHEETS, "gaudi", "rtx", "tpu", "fugaku"]
+    all_ = {*_bases(), *DATA_SHEETS, "gaudi", "rtx", "tpu", "fugaku"}
+    return [stem for stem in all_ if not any(other in stem for other in all_ - {stem})]
 
 
 def is_preset(device: Device) -> bool:
@@ -80,8 +82,9 @@ def is_preset(device: Device) -> bool:
 @lru_cache(maxsize=1024)
 def device_named(text: str) -> Device | None:
     """The one device that a text names; of its forms the one that is named too, else the largest and fastest."""
-    text = _OF_A_RUN.sub(" ", text)
-    text = _CARD.sub(r"\1 rtx", _TPU.sub(lambda match: f"tpu{match[0]}", text.lower()))
+    text = (_OF_A_RUN.sub(" ", text) if "t4" in text or "l4" in text else text).lower()
+    text = _TPU.sub(lambda match: f"tpu{match[0]}", text) if _OF_A_TPU.search(text) else text
+    text = _CARD.sub(r"\1 rtx", text) if "090" in text else text
     if not any(stem in text for stem in _stems()):
         return None
     words = set(_WORD.findall(_APART.sub(r"\1", text) if any(word in text for word in ("gaudi", "rtx", "tpu")) else text))

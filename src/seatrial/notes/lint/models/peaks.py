@@ -35,7 +35,7 @@ def check(sheet: Sheet) -> list[Finding]:
         heading = _heading(tuple(mates[0].record.printed)) if FEWEST <= len(mates) <= 60 else None
         found += _told(mates, heading) if heading is not None else []
     for file, text in sheet.prose.items():
-        for number, line in enumerate(text.lines, 1) if text.has("peak") or _IN_GIB.search(text.letters) else ():
+        for number, line in text.said if text.has("peak") or _IN_GIB.search(text.letters) else ():
             said = len(line) < LONGEST and not line.lstrip().startswith("|")
             if said and (_IN_GIB.search(line) or _PEAK.search(line)) and names_device(line):
                 found += [*_of_memory(file, number, line), *_of_peaks(file, number, line)]

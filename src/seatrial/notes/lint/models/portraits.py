@@ -118,6 +118,7 @@ _LAYERS = re.compile(r"\b\d{1,3}[- ]?layers?\b|\blayers?(?: ?[=:]| of)? ?\d{1,3}
 _LABEL = re.compile(r"(?<![\d.,/×x=])(?<!= )(\d{1,4}(?:[.,]\d{1,2})?)[ -]?([bBM])(?![\w/·*⋅])"
                     r"(?! ?[·*×x⋅]| ?(?:of )?[Tt]ok| s\b| ?(?:seq|param))")  # fmt: skip
 _GROUPED = re.compile(r"(?<=\d)[ \u00a0\u202f](?=\d{3}(?!\d))")
+_NO_DIGIT = re.compile(r"\D")
 _NUMBERS = re.compile(r"(?<![\d.,])\d{1,3}(?:[ ,.\u00a0\u202f']\d{3})+(?!\d)|(?<![\d.,])\d{1,7}(?!\d)")
 
 
@@ -193,6 +194,8 @@ def _blocks(lines: Sequence[str]) -> Iterator[list[tuple[int, str]]]:
     """Lines that belong together with their numbers; rows of more than two cells are none."""
     block: list[tuple[int, str]] = []
     for at, line in enumerate((*lines, ""), 1):
+        if not line and not block:
+            continue
         bare = line.strip()
         cells = bare[:1] == "|"
         ruled = bare.startswith("|-") or cells and not re.search(r"\w", bare)
@@ -269,9 +272,10 @@ def _of_part(file: str, block: list[tuple[int, str]], raw: str, english: str) ->
     if "hidden" not in said and len(wide := {int(one) for one in _WIDTH.findall(english)}) == 1:
         said["hidden"] = wide.pop()
     one = Portrait(file, "", in_text=True)
+    numbers = [(at, line, match[0], _NO_DIGIT.sub("", match[0])) for at, line in block for match in _NUMBERS.finditer(line)]
     for name in SIDES:
         value = said.get(name)
-        if isinstance(value, int) and value is not True and (place := _place(block, value, name)) is not None:
+        if isinstance(value, int) and value is not True and (place := _place(numbers, value, name)) is not None:
             one.sides[name] = Said(value, file, *place, name)
     width = _OF_ONE_HEAD.search(english)
     one.each = int(next(filter(None, width.groups()))) if width else 0
@@ -287,10 +291,10 @@ def _of_part(file: str, block: list[tuple[int, str]], raw: str, english: str) ->
     return one
 
 
-def _place(block: list[tuple[int, str]], value: int, name: str) -> tuple[int, str] | None:
+def _place(numbers: list[tuple[int, str, str, str]], value: int, name: str) -> tuple[int, str] | None:
     """Where a number stands, in the line that says what it is if one does, and how it is written."""
-    found = [(at, match[0], read_sentence(line).get(name) == value) for at, line in block for match in _NUMBERS.finditer(line)
-             if re.sub(r"\D", "", match[0]) == str(value)]  # fmt: skip
+    bare = str(value)
+    found = [(at, shown, read_sentence(line).get(name) == value) for at, line, shown, figures in numbers if figures == bare]
     return max(found, key=lambda one: one[2])[:2] if found else None
 
 

@@ -15,6 +15,7 @@ from seatrial.notes.lint.models.known import SIDES_OF, places_of
 from seatrial.notes.lint.models.shapes import in_tables
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.lint.text.described import blocks
+from seatrial.notes.lint.text.prose import Prose
 from seatrial.notes.read.sentences import read_sentence
 
 MOST_LINES, WIDELY, COUNTED = 4000, 3, 0.03
@@ -36,7 +37,7 @@ def check(sheet: Sheet) -> list[Finding]:
     found = []
     for file, text in sheet.prose.items():
         if len(text.lines) <= MOST_LINES:
-            found += [*_sentences(file, text.lines), *_rows(file, text.lines)]
+            found += [*_sentences(file, text), *_rows(file, text)]
     return found
 
 
@@ -51,10 +52,10 @@ def mend_rows(sheet: Sheet, found: Iterable[Finding]) -> None:
                     setattr(row, name, int(right))
 
 
-def _sentences(file: str, lines: tuple[str, ...]) -> Iterator[Finding]:
+def _sentences(file: str, prose: Prose) -> Iterator[Finding]:
     """Of each paragraph, the part behind each name, or all of it where it names one model or the heading above it does."""
-    above = next((places_of(line) for line in lines[:3] if places_of(line)), [])
-    for start, block in blocks(lines):
+    above = next((places_of(line) for line in prose.lines[:3] if places_of(line)), [])
+    for start, block in blocks(prose):
         text = " ".join(block)
         if len(text) > 3000:
             continue
@@ -76,7 +77,7 @@ def _sentences(file: str, lines: tuple[str, ...]) -> Iterator[Finding]:
             if odd is None:
                 continue
             for number, line in enumerate(block, start):
-                numbers = [one[0] for one in _DIGITS.finditer(lines[number - 1])]
+                numbers = [one[0] for one in _DIGITS.finditer(prose.lines[number - 1])]
                 shown = [one for one in numbers if re.sub(r"\D", "", one) == str(said[odd[0]])]
                 if shown and (odd[0] == "vocab" or not _CHANGED.search(line)):
                     yield _finding(file, number, name, said, odd, odd[0], shown[0])
@@ -84,8 +85,8 @@ def _sentences(file: str, lines: tuple[str, ...]) -> Iterator[Finding]:
                     break
 
 
-def _rows(file: str, lines: tuple[str, ...]) -> Iterator[Finding]:
-    for models in in_tables(lines):
+def _rows(file: str, text: Prose) -> Iterator[Finding]:
+    for models in in_tables(text):
         for model in models:
             names = {name for name, _, _ in places_of(model.name)}
             said = {side: value for side, (value, _, _) in model.sides.items()}

@@ -23,6 +23,7 @@ from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.models.known import shape_of
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.lint.text.claimed import bounds, far, slipped
+from seatrial.notes.lint.text.prose import Prose, kept
 from seatrial.notes.read.sentences import read_sentence
 from seatrial.tables.headings import clean, normal, read_heading
 from seatrial.tables.tongues import in_english
@@ -64,7 +65,7 @@ def check(sheet: Sheet) -> list[Finding]:
     found: list[Finding] = []
     for file, text in sheet.prose.items():
         if len(text.lines) <= MOST_LINES and text.has("layer", "dim", "hidden", "couche", "schicht", "strati", "层", "層"):
-            models = in_tables(text.lines)
+            models = in_tables(text)
             for each in models:
                 found += _sized(file, each)
             told = {(finding.line, finding.column) for finding in found}
@@ -72,10 +73,10 @@ def check(sheet: Sheet) -> list[Finding]:
     return found
 
 
-@functools.lru_cache(maxsize=4)
-def in_tables(lines: tuple[str, ...]) -> list[list[_Model]]:
+@kept
+def in_tables(text: Prose) -> list[list[_Model]]:
     """The models of each table that describes some."""
-    return [models for models in _tables(lines) if models]
+    return [models for models in _tables(text.lines) if models]
 
 
 def _tables(lines: tuple[str, ...]) -> Iterator[list[_Model]]:

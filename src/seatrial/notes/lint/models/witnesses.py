@@ -23,6 +23,7 @@ from seatrial.notes.lint.models.counting import Shape, oddness, usualness
 from seatrial.notes.lint.models.formulas import COMMON_VOCABULARIES
 from seatrial.notes.lint.models.known import SIDES_OF
 from seatrial.notes.lint.models.portraits import LONGEST, Count, Portrait, Said, in_rows, in_text, listed, mentioned
+from seatrial.notes.lint.once import once
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.read.sentences import read_sentence
@@ -108,7 +109,7 @@ _OF_WORDS = re.compile(r"voc|слов|词|語彙|어휘|V ?=|słow|woord", re.IG
 
 def _vocabulary(lines: Sequence[str]) -> int:
     """The one that the text gives."""
-    said = {read_sentence(line).get("vocab") for line in lines if _OF_WORDS.search(line)}
+    said = {read_sentence(line).get("vocab") for line in lines if line and _OF_WORDS.search(line)}
     known = [one for one in said if isinstance(one, int)]
     return known[0] if len(known) == 1 else 0
 
@@ -120,12 +121,16 @@ class Rates:
     """Of each table what a token costs by TFLOPs, or the MFU, and tokens a second."""
 
     def __init__(self, tables: Sequence[list[Row]]) -> None:
-        self.tables = [(mates, cost) for mates in tables if (cost := _cost(mates[:_MOST_RATED])) is not None]
+        self._tables = tables
+
+    @once
+    def costs(self) -> list[tuple[list[Row], dict[str, float]]]:
+        return [(mates, cost) for mates in self._tables if (cost := _cost(mates[:_MOST_RATED])) is not None]
 
     def of(self, one: Portrait, others: Sequence[Portrait]) -> list[tuple[float, Row]]:
         """Costs that are surely this model's, each with a row."""
         found = []
-        for mates, cost in self.tables:
+        for mates, cost in self.costs:
             for label, each in cost.items():
                 row = next(row for row in mates if row.record.size_label == label)
                 record = row.record
@@ -151,8 +156,9 @@ def _cost(mates: Sequence[Row]) -> dict[str, float] | None:
         rate = record.tokens_per_s_per_process or (record.tokens_per_s / world if record.tokens_per_s and world else 0)
         if not rate and record.sec_per_it and record.gbs and record.seq and world:
             rate = record.gbs * record.seq / record.sec_per_it / world
-        peak = stated or (row.device.peak_tflops.get("bf16", 0.0) if row.device else 0.0)
-        tflops = record.tflops or (record.mfu * peak if record.mfu and record.mfu < 1 else 0)
+        tflops = record.tflops or 0.0
+        if not tflops and record.mfu and record.mfu < 1:
+            tflops = record.mfu * (stated or (row.device.peak_tflops.get("bf16", 0.0) if row.device else 0.0))
         if rate and tflops and not row.mixture:
             costs.setdefault(record.size_label, []).append(tflops * 1e12 / rate)
     found = {}
@@ -186,11 +192,10 @@ def _of_group(
         if any(_published(name, one) for name in one.models):
             continue
         size = one.count
-        costs = rates.of(one, everybody)
         if size is None:
-            if one.stands_alone:
+            if one.stands_alone and one.label is not None:
                 kept = _named(one, group, shapes)
-                yield from ((one, finding) for finding in _by_name(one, shape, costs, group, everybody, kept=kept))
+                yield from ((one, finding) for finding in _by_name(one, shape, rates, group, everybody, kept=kept))
             continue
         kinds = [way for kind, way in shape.ways().items() if kind in usual] if usual else []
         if kinds:
@@ -202,9 +207,10 @@ def _of_group(
             wrong = shape.off(size.value) > OFF + size.half / size.value and size.fine
         else:
             wrong = shape.outside(size.value) > WIDELY + size.half / size.value
-            wrong = wrong or size.fine and shape.off(size.value) > 2 * NAMED and _denied(one, shape, costs)
+            wrong = wrong or size.fine and shape.off(size.value) > 2 * NAMED and _denied(one, shape, rates.of(one, everybody))
         if wrong:
             one.mentioned = mentioned(one, lines)
+            costs = rates.of(one, everybody)
             judged = _judged(one, shape, costs, usual, group, everybody, sure=bool(kinds) or shape.whole)
             yield from ((one, finding) for finding in judged)
 
@@ -432,8 +438,8 @@ def _as_printed(printed: str, value: float) -> str:
     return printed[: match.start()] + text + printed[match.end() :]
 
 
-def _by_name(one: Portrait, shape: Shape, costs: list[tuple[float, Row]], group: list[Portrait], everybody: list[Portrait],
-             *, kept: bool) -> Iterator[Finding]:  # fmt: skip
+def _by_name(one: Portrait, shape: Shape, rates: Rates, group: list[Portrait], everybody: list[Portrait], *,
+             kept: bool) -> Iterator[Finding]:  # fmt: skip
     """Without a count: a side that the name denies, by the FLOPs of the rows where there are some; `kept`: what is not said of
     a model is as it usually is."""
     if one.label is None:
@@ -443,9 +449,10 @@ def _by_name(one: Portrait, shape: Shape, costs: list[tuple[float, Row]], group:
     if not low / FARTHEST < label < high * FARTHEST:
         return  # the name of something else
     if (shape.off(label) if kept else shape.outside(label)) < 2 * NAMED + half / label:
-        yield from _by_rates(one, shape, costs, group, everybody)
+        if shape.has.get("vocab") and not shape.has.get("ffn"):
+            yield from _by_rates(one, shape, rates.of(one, everybody), group, everybody)
         return
-    for cost, row in costs[:1]:
+    for cost, row in rates.of(one, everybody)[:1]:
         if not _far(shape, cost, row):
             return
         rated = [cost / 6 / part for part in (1.0, 4 / 3) if abs(cost / 6 / part / label - 1) < 2 * NAMED + half / label]
@@ -466,12 +473,13 @@ def _by_name(one: Portrait, shape: Shape, costs: list[tuple[float, Row]], group:
 
 def _by_rates(one: Portrait, shape: Shape, costs: list[tuple[float, Row]], group: list[Portrait], everybody: list[Portrait]
               ) -> Iterator[Finding]:  # fmt: skip
-    """A side that what a token costs in the rows denies, where the name has the same size as they."""
+    """A side that what a token costs in the rows denies, where the name has the same size as they; of a shape with no more
+    sides than a formula has."""
     assert one.label is not None
     label, half = one.label
     for cost, row in costs[:1]:
         parts = [part for part in (1.0, 0.75) if abs(cost * part / 6 / label - 1) < NAMED + half / label]
-        if not parts or not _far(shape, cost, row) or not shape.has.get("vocab") or shape.has.get("ffn"):
+        if not parts or not _far(shape, cost, row):
             continue
         fitting = []
         for name, value, likely in _sides(one, shape, label, half + NAMED * label, set(), group, everybody):

@@ -106,7 +106,7 @@ _OTHERS = re.compile(r"\b(?:budget|quota|limit|planned|plans?|left|remaining|sav
                      r"from|if|unless|including|storage|plus)\b|%",
                      re.IGNORECASE)  # fmt: skip
 """Figures of something else than what the rest of the sentence works out."""
-_SENTENCES = re.compile(rf"{ABBREVIATED}(?<=[^\d\s][.!?])\s(?=[^a-z])|(?<=\d[.!?])\s(?=[A-ZÀ-Ý*])|(?<=[;。])\s?|\s[–—]\s")
+_SENTENCES = re.compile(rf"(?<=[^\d\s][.!?]){ABBREVIATED}\s(?=[^a-z])|(?<=\d[.!?])\s(?=[A-ZÀ-Ý*])|(?<=[;。])\s?|\s[–—]\s")
 
 
 _CUES = ("hour", " h", "day", "token", "$", "€", "wh", "eur", "usd", "stunden", "tage", "heures", "jours", "horas", "días",

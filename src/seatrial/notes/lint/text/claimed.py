@@ -36,7 +36,7 @@ OFF = 0.06
 def check(sheet: Sheet) -> list[Finding]:
     found: list[Finding] = []
     for file, text in sheet.prose.items():
-        for number, line in enumerate(text.lines, 1) if len(text.lines) <= MOST_LINES else ():
+        for number, line in text.said if len(text.lines) <= MOST_LINES else ():
             said = 10 < len(line) <= LONGEST and line.lstrip()[:1] not in ("|", "<") and not is_row_of_commas(line)
             if said and sum(map(str.isdigit, line)) > 2:
                 found += _line(file, number, line)

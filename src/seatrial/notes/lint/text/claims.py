@@ -363,8 +363,6 @@ def heading_words(heading: str) -> str:
     return f"{normal(heading_in_english(clean(heading), surely=True))} {plain_letters(heading).casefold()}"
 
 
-def each_sentence(lines: Sequence[str], longest: int) -> Iterator[tuple[int, str]]:
+def each_sentence(said: Sequence[tuple[int, str]], longest: int) -> Iterator[tuple[int, str]]:
     """The lines that may hold a sentence, with their numbers."""
-    for number, line in enumerate(lines, 1):
-        if line[:1] not in ("|", "#", "") and len(line) <= longest:
-            yield number, line
+    return ((number, line) for number, line in said if line[0] != "#" and len(line) <= longest)

@@ -65,7 +65,7 @@ def check(sheet: Sheet) -> list[Finding]:
     found: list[Finding] = []
     for file, text in sheet.prose.items():
         tables = [rows for rows in sheet.tables_of(file) if rows[0].tabular and len(rows) > 1]
-        for number, line in each_sentence(text.lines, LONGEST) if tables and len(text.lines) <= MOST_LINES else ():
+        for number, line in each_sentence(text.said, LONGEST) if tables and len(text.lines) <= MOST_LINES else ():
             if may_claim(line):
                 found += _line(file, number, line, text.lines, tables)
     return found

@@ -79,7 +79,7 @@ def check(sheet: Sheet) -> list[Finding]:
         for sentence in text.sentences:
             if any(one.kind == "hours" for one in figures(sentence.text)) or _MONTH.search(sentence.text):
                 found |= {(file, one.line): one for one in _spans(file, sentence)}
-        if _has_weekday.search(text.letters):
+        if text.has(*_WEEKDAYS) and _has_weekday.search(text.letters):
             whole.setdefault(file, []).append(text.lines)
     for file, chapters in whole.items():  # each has the lines of its own
         lines = chapters[0] if len(chapters) == 1 else tuple(next(filter(None, its), "") for its in zip(*chapters))
@@ -211,6 +211,11 @@ _has_weekday = re.compile(r"\b(?:mon|tue|wed|thu|fri|sat|sun)(?:[a-z]*day|s|rs)?
                           r"\b(?:lun|mar|mi?er|mer|jeu|gio|ven|vie|sab|sam|dom|dim)[a-z]*[ ,]|周|曜|星期|"
                           r"[(（][月火水木金土日월화수목금토일]|"
                           r"\b(?:пн|вт|ср|чт|пт|сб|вс)\b")  # fmt: skip
+_WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun", "tag", *(day + sign for day in ("mo", "di", "mi", "do", "fr",
+             "sa", "so") for sign in ".,"), "lun", "mar", "mer", "mier", "jeu", "gio", "ven", "vie", "sab", "sam", "dom", "dim",
+             "周", "曜", "星期", *(sign + day for sign in "(（" for day in "月火水木金土日월화수목금토일"),
+             "пн", "вт", "ср", "чт", "пт", "сб", "вс")  # fmt: skip
+"""Without any of which, in small letters, a text has none."""
 _BEFORE = re.compile(rf"(?<![\w.])(?P<name>{_LONG}|(?:mo|di|mi|do|fr|sa|so)(?=[.,]))(?:[.,]{{1,2}}|, (?:the|den|le|el|il))? "
                      rf"(?:le |den |the |el )?(?={_ONE.pattern})", re.IGNORECASE)  # fmt: skip
 _BEHIND = re.compile(rf"(?:,? |, ?|(?= ?[(（]))[ (（\[]{{0,2}}(?P<name>{_ANY})(?:曜日?)?(?=[)\]>）,.;: |]|$)", re.IGNORECASE)

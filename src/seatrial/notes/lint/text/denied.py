@@ -220,20 +220,23 @@ def nodes_otherwise(sheet: Sheet) -> list[Finding]:
     """Devices of a node, or of a slice that its name tells, as the text counts them and no row does."""
     found: list[Finding] = []
     for file, text in sheet.prose.items():
-        lines = text.lines if len(text.lines) <= MOST_LINES else ()
-        counts = {row.record.gpus for row in sheet.files.get(file, ()) if "gpus" not in row.record.inferred}
-        for number, line in enumerate(lines, 1):
+        short = len(text.lines) <= MOST_LINES
+        sliced = short and text.has("chips")
+        counts = {row.record.gpus for row in sheet.files.get(file, ()) if "gpus" not in row.record.inferred} if sliced else set()
+        for number, line in enumerate(text.lines, 1) if sliced else ():
             match = _SLICE.search(line)
             many = chips_of(match[1]) if match else None
             if match and many and many != int(match[3]) and int(match[3]) not in counts:
                 message = f"{match[3]} chips -> {many}: so many has {match[1]}"
                 found.append(Finding(file=file, line=number, code="header-vs-row", level="error", message=message,
                                      column="chips", printed=match[3], proposed=str(many)))  # fmt: skip
-        rows = [row for row in sheet.files.get(file, ()) if row.shows("gpus") and row.shows("nodes") and row.record.nodes]
+        rows = [row for row in sheet.files.get(file, ()) if row.record.nodes and row.shows("gpus") and row.shows("nodes")]
+        if not short or len(rows) < ENOUGH_ROWS:
+            continue
         first = min((row.record.source_line or 0 for row in rows), default=0)
         above = max((row.record.source_line or 0 for row in sheet.files.get(file, ()) if (row.record.source_line or 0) < first),
                     default=0)  # fmt: skip
-        found += _of_a_node(file, lines[:first], above, rows) if len(rows) >= ENOUGH_ROWS else ()
+        found += _of_a_node(file, text.lines[:first], above, rows)
     return found
 
 
@@ -242,9 +245,11 @@ MOST_LINES = 4000
 
 def _of_a_node(file: str, lines: tuple[str, ...], above: int, rows: list[Row]) -> Iterator[Finding]:
     each = {divmod(row.record.gpus or 0, row.record.nodes or 1) for row in rows}
+    if len(each) != 1:
+        return
     said = [(int(match[1] or match[2]), number) for number, line in enumerate(lines, 1) if not line.startswith("|")
             and len(line) < 1500 for match in _OF_A_NODE.finditer(in_english(line))]  # fmt: skip
-    if len(each) != 1 or len({count for count, _ in said}) != 1 or said[0][1] <= above:
+    if len({count for count, _ in said}) != 1 or said[0][1] <= above:
         return
     (many, rest), (count, number) = each.pop(), said[0]
     if rest or many == count or many not in (2 * count, count / 2, 4 * count, count / 4):

@@ -17,6 +17,7 @@ from seatrial.notes.lint.digits import slip, slips
 from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.models.known import SIDES_OF, VERY_WIDE, named_in
 from seatrial.notes.lint.sheet import Sheet
+from seatrial.notes.lint.text.prose import Prose, kept
 from seatrial.notes.read.sentences import read_sentence
 from seatrial.tables import Problem
 from seatrial.tables.headings import clean, normal, read_heading
@@ -57,7 +58,7 @@ def check(sheet: Sheet, problems: Iterable[Problem]) -> list[Finding]:
                                    own if own[0] and own[1] else shape)  # type: ignore[arg-type]
         several = text.has("moe", "expert", "mixtral", "专家", "エキスパート", "эксперт")
         if not several or not any(map(_SEVERAL.search, text.lines)):
-            found += _counted(file, text.lines)  # else which of the models a sentence speaks of is not to be told
+            found += _counted(file, blocks(text))  # else which of the models a sentence speaks of is not to be told
     return found
 
 
@@ -201,10 +202,9 @@ _TELLS = 60
 """Lines of the longest text that is no table of commas or a log."""
 
 
-def _counted(file: str, lines: tuple[str, ...]) -> list[Finding]:
+def _counted(file: str, every: list[tuple[int, list[str]]]) -> list[Finding]:
     """Parameters that a sentence, a list or a table of two columns gives beside a shape they cannot have."""
     found: list[Finding] = []
-    every = list(blocks(lines))
     for start, block in every:
         whole = "\n".join(block)
         if not _PARAMS.search(whole) and not _OF_A_PART.search(whole):
@@ -255,10 +255,17 @@ def _elsewhere(file: str, start: int, block: list[str], every: list[tuple[int, l
 _CHANGED = re.compile(r"prun|distill|draft|first|last|stage|variant|teacher|student|grown|stack", re.IGNORECASE)
 
 
-def blocks(lines: tuple[str, ...]) -> Iterator[tuple[int, list[str]]]:
+@kept
+def blocks(text: Prose) -> list[tuple[int, list[str]]]:
     """Lines that belong together, in English and without their markup; rows of more than two cells are none."""
+    return list(_blocks(text.lines))
+
+
+def _blocks(lines: tuple[str, ...]) -> Iterator[tuple[int, list[str]]]:
     block: list[str] = []
     for number, line in enumerate((*lines, ""), 1):
+        if not line and not block:
+            continue
         bare = line.strip()
         cells = bare[:1] == "|"
         if not bare or cells and bare.strip("|").count("|") > 1 or len(line) > 2000 or line[0] == "#":

@@ -38,7 +38,7 @@ def said(lines: Iterable[str]) -> list[tuple[frozenset[float], str]]:
     """Of each sentence that excepts something the logarithms of its ratios, and its words."""
     found = []
     for line in lines:
-        if line.lstrip().startswith("|") or len(line) > 2000 or not excepts(line):
+        if not excepts(line):
             continue
         for sentence in re.split(r"(?<=[.;])\s+(?=[A-Z`*])", line):
             numbers = [float(m[1].replace(",", "")) * _TIMES.get(m[2] or "", 1.0) for m in _NUMBER.finditer(sentence)][:12]

@@ -10,13 +10,15 @@ from __future__ import annotations
 import bisect
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
+from typing import TypeVar
 
 from seatrial.notes.lint import means
 from seatrial.notes.lint.models.devices import OF_DEVICES_SOLD, device_named, presets_in
+from seatrial.notes.lint.once import once
 from seatrial.notes.lint.text import exceptions
 from seatrial.notes.lint.text.sentences import Sentence, sentences
 from seatrial.notes.read.outline import Chapters, Outline
@@ -76,6 +78,19 @@ _AMOUNT = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?) ?([MBT]|billion|million|trillio
 _RATE_OF_TOKENS = re.compile(r"\btok(?:en)?s? ?(?:/|per\b|a (?:second|gpu))")
 _AMOUNTS = {"M": 1e6, "B": 1e9, "T": 1e12}
 _FEW = 6
+T = TypeVar("T")
+
+
+def kept(work: Callable[[Prose], T]) -> Callable[[Prose], T]:
+    """What is worked out of a text once, and kept with it."""
+    name = f"{work.__module__}.{work.__name__}"
+
+    def known(text: Prose) -> T:
+        if name not in text.__dict__:
+            text.__dict__[name] = work(text)
+        return text.__dict__[name]  # type: ignore[no-any-return]
+
+    return known
 
 
 def _apart(amounts: set[float]) -> frozenset[float]:
@@ -86,13 +101,12 @@ def _apart(amounts: set[float]) -> frozenset[float]:
 
 def peaks_in(lines: Iterable[str]) -> list[float]:
     """The TFLOPs that lines call a peak, or that of a device that they name."""
-    lines = [line for line in lines if len(line) <= 2000 and not line.lstrip().startswith("|")]
     said = [line for line in lines if "peak" in (letters := line.casefold()) or "flop" in letters]
     return [float(next(filter(None, match.groups()))) for line in said for match in _PEAK.finditer(line)]
 
 
-MOST_ABOVE = 12
-"""Lines that belong to a table below them."""
+MOST_ABOVE, LONGEST = 12, 2000
+"""Lines that belong to a table below them; letters of one that patterns look at."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +128,16 @@ class Prose:
 
     def has(self, *words: str) -> bool:
         return any([word in self.letters for word in words])
+
+    @once
+    def said(self) -> tuple[tuple[int, str], ...]:
+        """The lines that have something, with their numbers, but for those of tables."""
+        return tuple([(number, line) for number, line in enumerate(self.lines, 1) if line and line[0] != "|"])
+
+    @once
+    def spoken(self) -> list[str]:
+        """Those that are not too long for patterns that look at all of a line, and in no table that is set in by gaps."""
+        return [line for _, line in self.said if len(line) <= LONGEST and not line.lstrip().startswith("|")]
 
     @cached_property
     def hints(self) -> Hints:
@@ -162,7 +186,7 @@ class Prose:
     def limits(self) -> list[tuple[int, float, str]]:
         """(line, GiB, words) of each sentence that limits memory; tables are no sentences."""
         found = []
-        for number, line in enumerate(self.lines, 1) if self.has("max", "usable", "at most", "limit", "capacity") else ():
+        for number, line in self.said if self.has("max", "usable", "at most", "limit", "capacity") else ():
             if line.lstrip().startswith("|") or not _OF_MEMORY.search(line):
                 continue
             for match in _LIMIT.finditer(line):
@@ -184,7 +208,7 @@ class Prose:
     @cached_property
     def device_sizes(self) -> list[tuple[int, float, str]]:
         found = []
-        for number, line in enumerate(self.lines, 1):
+        for number, line in self.said:
             letters = line.casefold()
             sized = "gb" in letters or "gi" in letters or "go" in letters
             if sized and not line.lstrip().startswith("|"):
@@ -199,21 +223,20 @@ class Prose:
     @cached_property
     def peaks(self) -> list[float]:
         """The TFLOPs that the text says devices can do at most, where it names none that is known."""
-        return [] if presets_in("\n".join(self.lines).lower()) else peaks_in(self.lines)
+        return [] if presets_in("\n".join(self.lines).lower()) else peaks_in(self.spoken)
 
     @cached_property
     def exceptions(self) -> list[tuple[frozenset[float], str]]:
         """What the text says of some rows otherwise than of the others: see `exceptions`."""
         bracketed = self.has("(") and self.has(": ")
-        return exceptions.said(self.lines) if bracketed or self.has(*exceptions.WORDS) else []
+        return exceptions.said(self.spoken) if bracketed or self.has(*exceptions.WORDS) else []
 
     @cached_property
     def ratios(self) -> tuple[frozenset[float], frozenset[float]]:
         """By which factors, as logarithms, rows may differ where the text counts in two ways: FLOPs, and tokens to train on.
         What it excepts, it says of whom (`exceptions`)."""
         some = self.has(*exceptions.WORDS)
-        lines = [line for line in self.lines if len(line) <= 2000 and not line.lstrip().startswith("|")
-                 and not (some and exceptions.excepts(line))]
+        lines = [line for line in self.spoken if not (some and exceptions.excepts(line))]
         flops = {float(match[1] or match[2] or match[3]) for line in lines for match in _FACTOR.finditer(line)}
         tokens = {float(match[1]) * _AMOUNTS[match[2][0].upper()] for line in lines
                   if "token" in _RATE_OF_TOKENS.sub("", in_english(line).casefold())
@@ -223,7 +246,7 @@ class Prose:
     @cached_property
     def scatter(self) -> float:
         """By how much times and rates differ, as the text says."""
-        return means.said(self.lines) if self.has(*means.WORDS) else 0.0
+        return means.said(self.spoken) if self.has(*means.WORDS) else 0.0
 
     @cached_property
     def paired(self) -> bool:
@@ -233,7 +256,7 @@ class Prose:
     @cached_property
     def defined(self) -> dict[str, str]:
         """What the text says that a heading stands for: `m` = micro batches per step."""
-        lines = (line for line in self.lines if "`" in line and len(line) <= 2000 and not line.lstrip().startswith("|"))
+        lines = (line for line in self.spoken if "`" in line)
         return {match[1]: match[2] for line in lines for match in _DEFINED.finditer(in_english(line))}
 
     @cached_property
@@ -252,8 +275,8 @@ class Prose:
     def prices(self) -> dict[str, float]:
         """What an hour of each device costs, where a line gives several: `H100 2.40, H200 3.10 dollars per GPU hour`."""
         found: dict[str, float] = {}
-        for line in self.lines:
-            if len(line) <= 2000 and not line.lstrip().startswith("|") and _AN_HOUR.search(line):
+        for line in self.spoken:
+            if _AN_HOUR.search(line):
                 said = [(match[1].upper(), float(match[2].replace(",", "."))) for match in _A_PRICE.finditer(line)]
                 found |= dict(said) if len(said) == len(dict(said)) > 1 else {}
         return found

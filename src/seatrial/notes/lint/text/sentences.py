@@ -17,7 +17,7 @@ ABBREVIATED = "".join(rf"(?<!\b{one}\.)" for one in (
     "max", "min", "incl", "inkl", "z\\.B", "d\\.h", "млрд", "млн", "тыс", "т", "е"))
 """Behind these no sentence ends."""
 _MONTHS = "(?:Jan|Feb|M[aä]r|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez)"
-ENDS = re.compile(rf"{ABBREVIATED}(?<=[^\d\s][.!?])\s|(?<=\d\.)\s(?=[A-ZÀ-Ý])(?!{_MONTHS})|(?<=%\.)\s|[。！？]")
+ENDS = re.compile(rf"(?<=[^\d\s][.!?]){ABBREVIATED}\s|(?<=\d\.)\s(?=[A-ZÀ-Ý])(?!{_MONTHS})|(?<=%\.)\s|[。！？]")
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,7 @@ def check(sheet: Sheet) -> list[Finding]:
             for sentence in text.sentences if tables else ():
                 if IN_ALL.search(sentence.text):
                     found += _sentence(sentence, text.lines, tables, file)
-            for number, line in enumerate(text.lines, 1) if tables else ():
+            for number, line in text.said if tables else ():
                 if line[:1] in "#ITSGИ" and _LIST_OF_TOTALS.fullmatch(line):
                     found += _listed(text.lines, number, tables, file)
     return found

@@ -16,7 +16,7 @@ from seatrial.notes.lint.headings import field_of
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.lint.text.claims import each_sentence, scope_of
-from seatrial.notes.lint.text.prose import Prose, peaks_in
+from seatrial.notes.lint.text.prose import LONGEST, Prose, peaks_in
 from seatrial.tables.headings import NUMBER, clean
 from seatrial.tables.tongues import in_english, plain_letters
 
@@ -34,7 +34,7 @@ _COMPARES = re.compile(r"\b(?:than|against|compared|versus|vs|over|gegen(?:uber)
 def check(sheet: Sheet) -> list[Finding]:
     found: list[Finding] = []
     for file, text in sheet.prose.items():
-        for number, line in each_sentence(text.lines, 2000) if text.has(" %", "% ") else ():
+        for number, line in each_sentence(text.said, LONGEST) if text.has(" %", "% ") else ():
             found += _of_peak(file, number, line, text) if "%" in line else ()
         tables = [rows for rows in sheet.tables_of(file) if rows[0].tabular]
         for sentence in text.sentences if tables and len(text.lines) <= MOST_LINES else ():
@@ -92,7 +92,7 @@ POINTS, SHARE = 1.0, 0.05
 def _of_peak(file: str, number: int, line: str, text: Prose) -> Iterator[Finding]:
     for match in _OF_PEAK.finditer(line):
         tflops, said = float(match[1]), float(match[2])
-        told = {*peaks_in(text.lines)}
+        told = {*peaks_in(text.spoken)}
         known = {*(text.device.peak_tflops.values() if text.device is not None else ())}
         if len(told) == 1 and min(told) > 0 and not any(_near(said, 100 * tflops / peak) for peak in told | known if peak):
             peak = told.pop()
