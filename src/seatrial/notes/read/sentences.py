@@ -169,7 +169,7 @@ class Hints:
         theirs = depth.get(tree.scope(tree.at(above)), len(depth))
         for number, (scope, _) in self.visible(at):
             if self._said(number).get(name) == self._of(record)[name]:
-                return (scope, -number) < (theirs, -above) and any(
+                return number > above and (scope, -number) < (theirs, -above) and any(
                     line.lstrip().startswith("|") for line in self.lines[above:number])  # fmt: skip
         return False
 

@@ -165,6 +165,10 @@ _FAMILIES = {family: [name for name in _PATTERNS if name.startswith(family)]
 _BEGINS = re.compile(rf"(?<![\w])(?:{'|'.join(sorted(_FAMILIES, key=len, reverse=True))})", re.IGNORECASE)
 
 
+FAMILIES = tuple(_FAMILIES)
+"""Without one of which, in small letters, a text names none."""
+
+
 def places_of(text: str) -> list[tuple[str, int, int]]:
     """The published models that a text names, and from which letter to which."""
     found: list[tuple[str, int, int]] = []

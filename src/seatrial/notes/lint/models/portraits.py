@@ -93,7 +93,7 @@ _SIZE = re.compile(rf"(?<![\w.,/×·^-])(?P<figure>{_NUMBER}) ?(?:{_UNIT})(?![A-
                    r"(?!\.? ?-?(?:of |de |di |d'|von )?(?:[Tt]ok|[Jj]et|ток|слов|samples?|word|step|batch|image|"
                    r"トークン|토큰|词|FLOP))")  # fmt: skip
 _PARAMS = re.compile(r"param|параметр|パラメ|参数|參數|파라미터|매개변수|paramètre|paràmetre|\bN(?:_\w+)? ?[=≈]", re.IGNORECASE)
-_PASSED = (r"\bactive\b|\bactivated\b|\bactif|\bactiv[oa]s?\b|\battiv[ei]\b|\bativ[oa]s?\b|\baktive?n?\b|актив(?:н|ир)|"
+_PASSED = (r"\b(?:active\b|activated\b|actif|activ[oa]s?\b|attiv[ei]\b|ativ[oa]s?\b|aktive?n?\b)|актив(?:н|ир)|"
            r"激活(?!重|值|检)|アクティブ|활성(?!화)")
 """Of the parameters that a token passes."""
 _ACTIVE = re.compile(rf"{_PASSED}|trainable|LoRA|adapter|embedding only|non-embed|"
@@ -104,9 +104,8 @@ _UNTIED = re.compile(r"\b(?:un|not )tied\b|\bseparate\b|séparés|separados|tied
 _GATED = re.compile(r"\w*glu\b|llama|mistral|qwen|\byi\b", re.IGNORECASE)
 _PLAIN = re.compile(r"\bgelu\b|\bGPT|\brelu\b|no gate|megatron-?lm paper", re.IGNORECASE)
 _EXPERTS = re.compile(r"expert|эксперт|专家|エキスパート|전문가|moe\b|\bmixt|top-?k?\d|\d ?[x×] ?\d+(?:\.\d)?B", re.IGNORECASE)
-_NO_MODEL = re.compile(_PASSED + r"|\bdraft\b|\bencoder|\bvision\b|\bteacher|\bprun|\bdistill|"
-                       r"\bfirst\b.{0,12}layer|\blast\b.{0,12}layer|"
-                       r"per stage|\bstages?\b|\bfrozen\b|\bLoRA\b|proxy|truncated|cut down|shrunk|upcycl|stack", re.IGNORECASE)
+_NO_MODEL = re.compile(_PASSED + r"|\b(?:draft\b|encoder|vision\b|teacher|prun|distill|(?:first|last)\b.{0,12}layer|"
+                       r"stages?\b|frozen\b|LoRA\b)|per stage|proxy|truncated|cut down|shrunk|upcycl|stack", re.IGNORECASE)
 _OF_ONE_HEAD = re.compile(r"\bheads? (?:of (?:width |size |dim(?:ension)? )?|size |width )(\d{2,3})\b|"
                           r"\bhead[ _-]?dim(?:ension)?\W{1,3}(\d{2,3})\b", re.IGNORECASE)  # fmt: skip
 _SIDE_BY_SIDE = re.compile(r"(?<![\w.,])(\d{1,3})(?: ?layers?| ?L\b)?(?: ?[x×] ?|,? (?:of |at )?(?:size |dimension |"

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.findings import Finding, Level
-from seatrial.notes.lint.models.known import SIDES_OF, places_of
+from seatrial.notes.lint.models.known import FAMILIES, SIDES_OF, places_of
 from seatrial.notes.lint.models.shapes import in_tables
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.lint.text.described import blocks
@@ -36,7 +36,7 @@ _DIGITS = re.compile(r"(?<![\d.,])\d{1,3}(?:[ ,.\u202f]\d{3})*(?![\d])|(?<![\d.,
 def check(sheet: Sheet) -> list[Finding]:
     found = []
     for file, text in sheet.prose.items():
-        if len(text.lines) <= MOST_LINES:
+        if len(text.lines) <= MOST_LINES and text.has(*FAMILIES):
             found += [*_sentences(file, text), *_rows(file, text)]
     return found
 

@@ -104,12 +104,19 @@ _CUES = ("layer", "couche", "schicht", "capas", "strati", "camadas", "lagen", "w
 _MOST_ROWS = 40
 
 
-_OF_WORDS = re.compile(r"voc|слов|词|語彙|어휘|V ?=|słow|woord", re.IGNORECASE)
+_OF_WORDS = ("voc", "слов", "词", "語彙", "어휘", "v=", "v =", "słow", "woord")
+
+
+def _speaks_of_words(letters: str) -> bool:
+    for word in _OF_WORDS:  # noqa: SIM110, asked of every line: no generator
+        if word in letters:
+            return True
+    return False
 
 
 def _vocabulary(lines: Sequence[str]) -> int:
     """The one that the text gives."""
-    said = {read_sentence(line).get("vocab") for line in lines if line and _OF_WORDS.search(line)}
+    said = {read_sentence(line).get("vocab") for line in lines if _speaks_of_words(line.casefold())}
     known = [one for one in said if isinstance(one, int)]
     return known[0] if len(known) == 1 else 0
 

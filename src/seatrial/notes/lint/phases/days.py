@@ -69,6 +69,7 @@ def moments(cells: Sequence[str], *, surely: bool = False) -> list[Moment | None
     return [None if match is None else _read(match) for match in found]
 
 
+@functools.lru_cache(maxsize=8192)
 def is_one(cell: str, *, surely: bool = False) -> bool:
     """Whether a cell is a day; asked of every column of every table."""
     return not _A_NUMBER.fullmatch(cell) and moments((cell,), surely=surely)[0] is not None

@@ -140,10 +140,13 @@ def _columns(rows: list[Row]) -> tuple[str, str] | None:
     pair = named(rows[0])
     if pair is not None:
         return pair
-    dated = [heading for heading, cell in rows[0].cells.items() if days.is_one(cell)
+    likely = [heading for heading, cell in rows[0].cells.items() if days.is_one(cell)]
+    dated = [heading for heading in likely if len(likely) > 1
              and sum(days.is_one(row.cells.get(heading, "")) for row in rows) >= 0.8 * len(rows)]  # fmt: skip
+    if len(dated) != 2:
+        return None
     beside = [*pairwise(rows[0].cells)]
-    return (dated[0], dated[1]) if len(dated) == 2 and (dated[0], dated[1]) in beside else None
+    return (dated[0], dated[1]) if (dated[0], dated[1]) in beside else None
 
 
 @functools.lru_cache(maxsize=4096)

@@ -113,6 +113,7 @@ class Claim:
         return 0.5 * 10.0 ** -digits.places(self.text)
 
 
+@functools.lru_cache(maxsize=16384)
 def may_claim(line: str) -> bool:
     return _CUES.search(line) is not None
 

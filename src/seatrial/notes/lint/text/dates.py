@@ -207,10 +207,9 @@ _TONGUES = tuple(names.split() for names in (
 _PLACE = {name: place for names in _TONGUES for place, name in enumerate(names)}
 _LONG = "|".join(sorted((name for name in _PLACE if len(name) > 2), key=len, reverse=True))
 _ANY = "|".join(sorted(_PLACE, key=len, reverse=True))
-_has_weekday = re.compile(r"\b(?:mon|tue|wed|thu|fri|sat|sun)(?:[a-z]*day|s|rs)?\b|tag\b|\b(?:mo|di|mi|do|fr|sa|so)[.,] ?\d|"
-                          r"\b(?:lun|mar|mi?er|mer|jeu|gio|ven|vie|sab|sam|dom|dim)[a-z]*[ ,]|周|曜|星期|"
-                          r"[(（][月火水木金土日월화수목금토일]|"
-                          r"\b(?:пн|вт|ср|чт|пт|сб|вс)\b")  # fmt: skip
+_has_weekday = re.compile(r"\b(?:(?:mon|tue|wed|thu|fri|sat|sun)(?:[a-z]*day|s|rs)?\b|(?:mo|di|mi|do|fr|sa|so)[.,] ?\d|"
+                          r"(?:lun|mar|mi?er|mer|jeu|gio|ven|vie|sab|sam|dom|dim)[a-z]*[ ,]|(?:пн|вт|ср|чт|пт|сб|вс)\b)|"
+                          r"tag\b|周|曜|星期|[(（][月火水木金土日월화수목금토일]")  # fmt: skip
 _WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun", "tag", *(day + sign for day in ("mo", "di", "mi", "do", "fr",
              "sa", "so") for sign in ".,"), "lun", "mar", "mer", "mier", "jeu", "gio", "ven", "vie", "sab", "sam", "dom", "dim",
              "周", "曜", "星期", *(sign + day for sign in "(（" for day in "月火水木金土日월화수목금토일"),

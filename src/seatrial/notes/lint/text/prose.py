@@ -12,7 +12,6 @@ import math
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import pairwise
 from typing import TypeVar
 
@@ -119,12 +118,12 @@ class Prose:
     whole: Prose | None = field(default=None, compare=False)
     """What a text that speaks for some rows is part of."""
 
-    @cached_property
+    @once
     def letters(self) -> str:
         """The whole text in small letters: patterns without one of whose words in it no line has to be asked for.
 
-        What stands between two commas is there once: most of a long file of commas is the same in row after row."""
-        return "\n".join({*",".join(self.lines).casefold().split(",")})
+        What stands between two commas or pipes is there once: most of a long table is the same in row after row."""
+        return "\n".join({*",".join(self.lines).casefold().replace("|", ",").split(",")})
 
     def has(self, *words: str) -> bool:
         return any([word in self.letters for word in words])
@@ -139,11 +138,11 @@ class Prose:
         """Those that are not too long for patterns that look at all of a line, and in no table that is set in by gaps."""
         return [line for _, line in self.said if len(line) <= LONGEST and not line.lstrip().startswith("|")]
 
-    @cached_property
+    @once
     def hints(self) -> Hints:
         return Hints(self.lines)
 
-    @cached_property
+    @once
     def sentences(self) -> tuple[Sentence, ...]:
         return sentences(self.lines)
 
@@ -182,7 +181,7 @@ class Prose:
         made.__dict__["hints"] = hints
         return made
 
-    @cached_property
+    @once
     def limits(self) -> list[tuple[int, float, str]]:
         """(line, GiB, words) of each sentence that limits memory; tables are no sentences."""
         found = []
@@ -194,18 +193,18 @@ class Prose:
                 found.append((number, size, match[0].strip()))
         return found
 
-    @cached_property
+    @once
     def least_limit(self) -> float:
         """What no row below has to be asked for more than."""
         return min((size for _, size, _ in (self.whole or self).limits), default=math.inf)
 
-    @cached_property
+    @once
     def uneven(self) -> bool:
         """Whether the text speaks of an engine whose stages may have different numbers of layers."""
         spoken = self.has("uneven", "pipeline", "account-for", "num-layers-in", "torchtitan")
         return spoken and any(_UNEVEN.search(line) for line in self.lines)
 
-    @cached_property
+    @once
     def device_sizes(self) -> list[tuple[int, float, str]]:
         found = []
         for number, line in self.said:
@@ -220,18 +219,18 @@ class Prose:
                           if int(size := next(filter(None, match.groups()))) in OF_DEVICES_SOLD]  # fmt: skip
         return found
 
-    @cached_property
+    @once
     def peaks(self) -> list[float]:
         """The TFLOPs that the text says devices can do at most, where it names none that is known."""
         return [] if presets_in("\n".join(self.lines).lower()) else peaks_in(self.spoken)
 
-    @cached_property
+    @once
     def exceptions(self) -> list[tuple[frozenset[float], str]]:
         """What the text says of some rows otherwise than of the others: see `exceptions`."""
         bracketed = self.has("(") and self.has(": ")
         return exceptions.said(self.spoken) if bracketed or self.has(*exceptions.WORDS) else []
 
-    @cached_property
+    @once
     def ratios(self) -> tuple[frozenset[float], frozenset[float]]:
         """By which factors, as logarithms, rows may differ where the text counts in two ways: FLOPs, and tokens to train on.
         What it excepts, it says of whom (`exceptions`)."""
@@ -243,35 +242,35 @@ class Prose:
                   for match in _AMOUNT.finditer(line)}  # fmt: skip
         return _apart(flops), _apart(tokens)
 
-    @cached_property
+    @once
     def scatter(self) -> float:
         """By how much times and rates differ, as the text says."""
         return means.said(self.spoken) if self.has(*means.WORDS) else 0.0
 
-    @cached_property
+    @once
     def paired(self) -> bool:
         """Whether samples may be pairs of sequences, as those of preferences are."""
         return self.has("pair", "chosen") and any(_PAIRS.search(line) for line in self.lines)
 
-    @cached_property
+    @once
     def defined(self) -> dict[str, str]:
         """What the text says that a heading stands for: `m` = micro batches per step."""
         lines = (line for line in self.spoken if "`" in line)
         return {match[1]: match[2] for line in lines for match in _DEFINED.finditer(in_english(line))}
 
-    @cached_property
+    @once
     def formula(self) -> str:
         """The formula of FLOPs that attention is a part of, where the text writes it down: `6 N + 12 L H S`."""
         lines = self.lines if self.has("+", "plus") else ()
         return "palm" if any(_WITH_ATTENTION.search(line) for line in lines if len(line) <= 2000 and "12" in line) else ""
 
-    @cached_property
+    @once
     def counts_twice(self) -> bool:
         """Whether the text writes down the formula for rows that recompute, and that for those that do not: 96 and 72 times."""
         return self.has("96") and self.has("72") and all(any(re.search(rf"(?<![\d.,]){factor} ?[·*×x]? ?[a-zA-Z]", line)
                                                              for line in self.lines) for factor in (72, 96))  # fmt: skip
 
-    @cached_property
+    @once
     def prices(self) -> dict[str, float]:
         """What an hour of each device costs, where a line gives several: `H100 2.40, H200 3.10 dollars per GPU hour`."""
         found: dict[str, float] = {}
@@ -281,13 +280,13 @@ class Prose:
                 found |= dict(said) if len(said) == len(dict(said)) > 1 else {}
         return found
 
-    @cached_property
+    @once
     def device(self) -> Device | None:
         """The one device that the file names; none when it names several, or elsewhere."""
         named = device_named("\n".join(self.lines))
         return named if self.whole is None or named is None or self.whole.device == named else None
 
-    @cached_property
+    @once
     def written(self) -> Outline:
         """How the tables of the file write numbers."""
         return Outline.of(self.lines)
@@ -305,7 +304,7 @@ class Prose:
         near = min([*above, *below], key=lambda limit: (abs(limit[0] - at), limit[0] > at), default=None)
         return None if near is None else (near[1], f'line {near[0]}: "{near[2]}"')
 
-    @cached_property
+    @once
     def _headings(self) -> dict[str, list[int]]:
         return {mark: [n for n, text in enumerate(self.lines, 1) if text.startswith(mark)] for mark in ("#", "# ")}
 

@@ -38,9 +38,9 @@ def check(sheet: Sheet) -> list[Finding]:
             found += _of_peak(file, number, line, text) if "%" in line else ()
         tables = [rows for rows in sheet.tables_of(file) if rows[0].tabular]
         for sentence in text.sentences if tables and len(text.lines) <= MOST_LINES else ():
-            words = in_english(sentence.text)
             scope = scope_of(tables, text.lines, sentence.line)
-            if scope.near and not _OTHERS.search(words) and not _EARLIER.search(words):
+            words = in_english(sentence.text) if scope.near else ""
+            if words and not _OTHERS.search(words) and not _EARLIER.search(words):
                 found += _otherwise(file, sentence.line, words, list(scope.last))
     return found
 
