@@ -22,6 +22,7 @@ from seatrial.notes.lint.findings import Finding, Level
 from seatrial.notes.lint.headings import EXTRA, extras, field_of, fields_of, kind_beside, kinds_beside, parts_of
 from seatrial.notes.lint.models.devices import device_of, devices_in, is_preset, names_device, of_devices
 from seatrial.notes.lint.once import once
+from seatrial.notes.lint.text.prose import SILENT, Prose
 from seatrial.notes.read import units
 from seatrial.notes.read.rows import holds_flops, holds_memory, laid_out
 from seatrial.notes.read.sound import MOST_MEASURED
@@ -171,6 +172,12 @@ class Row:
         if name in ("cp", "ga"):
             return self.beside(name)
         return self.figure(name[1:]) if name[:1] == EXTRA else getattr(self.record, name)
+
+    @once
+    def prose(self) -> Prose:
+        """What is said of it."""
+        whole = self.sheet.prose.get(self.record.source_file)
+        return whole.at(self.record.source_line or 0) if whole is not None else SILENT
 
     @property
     def extras(self) -> list[str]:

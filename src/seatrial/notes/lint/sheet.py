@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 FIGURES = (*MEASURED, "tokens_per_s_per_process", "mfu", "hfu", "loss")
 _FIGURES = operator.attrgetter(*FIGURES)
-_SILENT = Prose.of("")
 _SIZE = re.compile(r"\d+(?:\.\d+)? ?[MBT]")
 
 
@@ -229,8 +228,7 @@ class Sheet:
 
     def text(self, row: Row) -> Prose:
         """What is said of a row."""
-        whole = self.prose.get(row.record.source_file)
-        return whole.at(row.record.source_line or 0) if whole is not None else _SILENT
+        return row.prose
 
 
 def fewest(mates: list[Row]) -> int:

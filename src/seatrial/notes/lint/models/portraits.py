@@ -92,7 +92,7 @@ _UNIT = "|".join(f"(?P<u{at}>{words})" for at, (words, _) in enumerate(_SCALES))
 _SIZE = re.compile(rf"(?<![\w.,/×·^-])(?P<figure>{_NUMBER}) ?(?:{_UNIT})(?![A-Za-zа-я0-9⁰-⁹/])"
                    r"(?!\.? ?-?(?:of |de |di |d'|von )?(?:[Tt]ok|[Jj]et|ток|слов|samples?|word|step|batch|image|"
                    r"トークン|토큰|词|FLOP))")  # fmt: skip
-_PARAMS = re.compile(r"param|параметр|パラメ|参数|參數|파라미터|매개변수|paramètre|paràmetre|\bN(?:_\w+)? ?[=≈]", re.IGNORECASE)
+PARAMS = re.compile(r"param|параметр|パラメ|参数|參數|파라미터|매개변수|paramètre|paràmetre|\bN(?:_\w+)? ?[=≈]", re.IGNORECASE)
 _PASSED = (r"\b(?:active\b|activated\b|actif|activ[oa]s?\b|attiv[ei]\b|ativ[oa]s?\b|aktive?n?\b)|актив(?:н|ир)|"
            r"激活(?!重|值|检)|アクティブ|활성(?!화)")
 """Of the parameters that a token passes."""
@@ -136,7 +136,7 @@ _LIST = re.compile(rf"(?<![\w.,])((?:\d{{1,4}}[.,]\d{{1,3}}(?:, | and | et | und
 
 def listed(file: str, line: int, text: str) -> Iterator[Count]:
     """The parameters that a line gives, of several models too: `1,14, 3,72 et 11,91 milliards de paramètres`."""
-    for match, value, scale in counts_in(text) if _PARAMS.search(text) else ():
+    for match, value, scale in counts_in(text) if PARAMS.search(text) else ():
         if not _ACTIVE.search(text[max(0, match.start() - 16) : match.end() + 18]):
             yield Count(value, half_of(match["figure"], scale), file, line, match[0], scale, None)
             before = next((each for each in _LIST.finditer(text) if each.end() == match.start()), None)
@@ -303,7 +303,7 @@ def _count(file: str, block: list[tuple[int, str]], raw: str) -> Count | None:
     for match, value, scale in counts_in(raw):
         before, after = raw[max(0, match.start() - 30) : match.start()], raw[match.end() : match.end() + 24]
         fine = len(re.sub(r"\D", "", match["figure"])) > 2 and not match["figure"].isdigit()
-        near = _PARAMS.search(before) or _PARAMS.search(after)
+        near = PARAMS.search(before) or PARAMS.search(after)
         if (near or fine) and not _ACTIVE.search(before[-16:]) and not _ACTIVE.search(after[:18]):
             found.setdefault((near is not None, value), (match, value, scale))
     surely = [one for (near, _), one in found.items() if near]
@@ -363,7 +363,7 @@ def _of_cells(file: str, cells: Iterable[tuple[int, str, str]], row: Record | No
         one.gated = True if one.gated is None and _GATED.search(f"{title} {cell}") else one.gated
         if "tied" in title.lower() or "embedding" in title.lower():
             one.tied = {"yes": True, "true": True, "tied": True, "no": False, "false": False, "untied": False}.get(cell.lower())
-        if side == "params" or side == "" and parts == [] and _PARAMS.search(title) and not _ACTIVE.search(title):
+        if side == "params" or side == "" and parts == [] and PARAMS.search(title) and not _ACTIVE.search(title):
             one.count = _counted(file, line, title, cell)
         elif side == "heads/kv" and (whole := _WHOLE.fullmatch(cell)):
             one.sides["kv_heads"] = Said(int(whole[1]), file, line, cell, title)

@@ -22,7 +22,7 @@ from seatrial.notes.lint.findings import Finding, Level
 from seatrial.notes.lint.models.counting import Shape, oddness, usualness
 from seatrial.notes.lint.models.formulas import COMMON_VOCABULARIES
 from seatrial.notes.lint.models.known import SIDES_OF
-from seatrial.notes.lint.models.portraits import LONGEST, Count, Portrait, Said, in_rows, in_text, listed, mentioned
+from seatrial.notes.lint.models.portraits import LONGEST, PARAMS, Count, Portrait, Said, in_rows, in_text, listed, mentioned
 from seatrial.notes.lint.once import once
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
@@ -65,7 +65,8 @@ def check(sheet: Sheet, problems: Iterable[Problem]) -> dict[Finding, set[int]]:
                   for group in groups]  # fmt: skip
         groups = [group for group in groups if group]
         if groups:
-            _count_elsewhere(file, [one for group in groups for one in group], text.lines)
+            if PARAMS.search(text.letters):
+                _count_elsewhere(file, [one for group in groups for one in group], text.lines)
             rates = Rates(sheet.tables_of(file))
             vocab = _vocabulary(text.lines)
             for group in groups:

@@ -128,9 +128,14 @@ _STARTS, _ENDS = (re.compile(
      r"конец|结束|終了|종료|finish(?:ed)?|stop|last|fim", "fin|fine|fim")))  # fmt: skip
 
 
+@functools.lru_cache(maxsize=4096)
+def _ends_of(headings: tuple[str, ...]) -> list[tuple[str, str]]:
+    return [(one, other) for one, other in pairwise(headings) if _is_one(_STARTS, one) and _is_one(_ENDS, other)]
+
+
 def named(row: Row) -> tuple[str, str] | None:
     """The headings that say which days are the first and the last of a phase, side by side."""
-    pairs = [(one, other) for one, other in pairwise(row.cells) if _is_one(_STARTS, one) and _is_one(_ENDS, other)]
+    pairs = _ends_of(tuple(row.cells))
     dated = [pair for pair in pairs if all(days.is_one(row.cells[heading], surely=True) for heading in pair)]
     return dated[0] if len(dated) == 1 else None
 

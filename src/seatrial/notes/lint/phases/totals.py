@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import csv
 import functools
+import itertools
 import math
 import re
 import statistics
@@ -69,6 +70,9 @@ def _kind(row: Row) -> tuple[bool, bool]:
 
 
 def _added(row: Row) -> tuple[bool, bool]:
+    first, second = [*map(_named, itertools.islice(row.record.printed.values(), 2)), None, None][:2]
+    if first == second == (False, False):
+        return False, False  # as nearly all are
     cells = [cell for cell in row.record.printed.values() if cell and not cell.isspace()]
     if _is_nameless(row, cells):
         return True, False

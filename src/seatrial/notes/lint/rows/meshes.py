@@ -4,6 +4,7 @@
 """
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections import Counter
@@ -61,9 +62,14 @@ _NAMED = re.compile(r"\b(?:fsdp|dp|data|tp|tensor|model|pp|pipeline|pipe|replica
 _BOUND = re.compile(r"thread|core|omp|bind|numa|socket", re.IGNORECASE)
 
 
+@functools.lru_cache(maxsize=4096)
+def _bound(headings: tuple[str, ...]) -> list[str]:
+    return [heading for heading in headings if _BOUND.search(heading)]
+
+
 def _of_one_node(mates: list[Row]) -> list[Finding]:
     """`8 x 14` processes and threads, which fill the cores of a node in all rows but one."""
-    for heading in [name for name in mates[0].record.printed if _BOUND.search(name)] if len(mates) >= FEWEST else ():
+    for heading in _bound(tuple(mates[0].record.printed)) if len(mates) >= FEWEST else ():
         sides = {row: two for row in mates if len(two := _sides(row.cells.get(heading, ""))) == 2}
         cores = {row: math.prod(two) for row, two in sides.items()}
         usual, kept = Counter(cores.values()).most_common(1)[0] if cores else (0, 0)
@@ -85,12 +91,18 @@ _PARTS = (re.compile(r"(?:rank|proc|process|task|worker)(?:e?s)?\b.*\b(?:node|ho
           re.compile(r"thread|omp", re.IGNORECASE), re.compile(r"\bcores?\b(?!.*\bper (?:rank|proc|task))", re.IGNORECASE))
 
 
+@functools.lru_cache(maxsize=4096)
+def _counted(headings: tuple[str, ...]) -> list[str]:
+    """The one column of each of them; none where there are others."""
+    columns = [[heading for heading in headings if part.search(heading)] for part in _PARTS]
+    return [names[0] for names in columns] if all(len(names) == 1 for names in columns) else []
+
+
 def _filled(mates: list[Row]) -> list[Finding]:
     """Processes of a node, threads of each, and the cores that they use, each in a column of its own."""
-    columns = [[name for name in mates[0].record.printed if part.search(name)] for part in _PARTS] if len(mates) > 2 else []
-    if not columns or any(len(names) != 1 for names in columns):
+    names = _counted(tuple(mates[0].record.printed)) if len(mates) > 2 else []
+    if not names:
         return []
-    names = [each[0] for each in columns]
     counts = {row: values for row in mates
               if all(values := [int(digits.alone(row.cells.get(name, "")) or 0) for name in names])}  # fmt: skip
     odd = [row for row, (ranks, threads, cores) in counts.items() if ranks * threads != cores]

@@ -42,12 +42,14 @@ def check(sheet: Sheet) -> list[Finding]:
 
 def _moved_back(row: Row, cells: list[str]) -> list[Finding]:
     broken, kept = broken_and_kept(row)
-    columns, figures = _columns(tuple(row.record.printed))
+    columns, figures, asked = _columns(tuple(row.record.printed))
     if any(columns[at].field in MEASURES and read_status(cells[at]).failed for at in figures):
         return []  # what failed stands where its figures would
     if not any(map(str.isdigit, "".join(cells[at] for at in figures))):
         return []  # nothing was measured, and a word that says so may stand in any of these columns
-    stand = list(map(_stands, columns, cells))
+    stand = [True] * len(cells)
+    for at in asked:
+        stand[at] = _stands(columns[at], cells[at])
     if not all(stand):
         stand = [stands or _usual(row, column.heading, cell) for column, cell, stands in zip(columns, cells, stand)]
     foreign = [] if all(stand) else [cell for cell, stands in zip(cells, stand) if not stands]
@@ -162,10 +164,11 @@ def _lost(row: Row) -> bool:
 
 
 @functools.lru_cache(maxsize=4096)
-def _columns(headings: tuple[str, ...]) -> tuple[list[Column], tuple[int, ...]]:
-    """And where what is measured stands."""
+def _columns(headings: tuple[str, ...]) -> tuple[list[Column], tuple[int, ...], tuple[int, ...]]:
+    """And where what is measured stands, and where not everything can."""
     columns = settle([read_heading(heading) for heading in headings])
-    return columns, tuple(at for at, column in enumerate(columns) if column.field in (*MEASURES, "mem_value"))
+    return (columns, tuple(at for at, column in enumerate(columns) if column.field in (*MEASURES, "mem_value")),
+            tuple(at for at, column in enumerate(columns) if column.field and column.kind != "notes"))  # fmt: skip
 
 
 _FIGURE = re.compile(r"[1-9]\d{0,5}(?:\.\d{1,6})?")

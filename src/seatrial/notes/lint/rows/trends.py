@@ -59,6 +59,13 @@ FEWEST, AT_ONCE, SHARE, ODD = 4, 40, 0.6, 6
 _OF_INFERENCE = re.compile(r"\b(?:m?s|time|latency) ?(?:/|per) ?tok(?:en)?\b|\b(?:TTFT|TPOT|ITL)\b|\bprefill|\bdecod",
                            re.IGNORECASE)  # fmt: skip
 """Headings of tables on generating text, which follows a batch in other ways than training does."""
+
+
+@lru_cache(maxsize=4096)
+def _is_of_inference(headings: tuple[str, ...]) -> bool:
+    return _OF_INFERENCE.search("\n".join(headings)) is not None
+
+
 MOST_ROWS = 500
 CERTAIN, DENIED = math.log(2.5), 3
 """How far beyond what is allowed, and by how many rows, a point that moved is certain."""
@@ -69,7 +76,7 @@ def check(sheet: Sheet, doubted: set[tuple[str, int | None]]) -> list[Finding]:
     found: list[Finding] = []
     for key, mates in sheet.tables.items():
         names = [name for name in POWERS if name in sheet.filled(key)]
-        if len(mates) < FEWEST - 1 or not names or _OF_INFERENCE.search("\n".join(mates[0].record.printed)):
+        if len(mates) < FEWEST - 1 or not names or _is_of_inference(tuple(mates[0].record.printed)):
             continue
         rows = [row for row in mates if row.tabular and not row.planned
                 and (row.record.source_file, row.record.source_line) not in doubted]  # fmt: skip

@@ -222,7 +222,8 @@ def nodes_otherwise(sheet: Sheet) -> list[Finding]:
     for file, text in sheet.prose.items():
         short = len(text.lines) <= MOST_LINES
         sliced = short and text.has("chips")
-        counts = {row.record.gpus for row in sheet.files.get(file, ()) if "gpus" not in row.record.inferred} if sliced else set()
+        its = sheet.files.get(file, ()) if sliced else ()
+        counts = {row.record.gpus for row in its if "gpus" not in row.record.inferred}
         for number, line in enumerate(text.lines, 1) if sliced else ():
             match = _SLICE.search(line)
             many = chips_of(match[1]) if match else None

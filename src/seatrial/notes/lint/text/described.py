@@ -228,7 +228,8 @@ def _counted(file: str, every: list[tuple[int, list[str]]]) -> list[Finding]:
 
 def _elsewhere(file: str, start: int, block: list[str], every: list[tuple[int, list[str]]]) -> Iterator[Finding]:
     """Layers of a shape that leaves nothing to be guessed, where the one count of parameters in the text needs others."""
-    shape = _shape_of([" ".join(block)])
+    text = " ".join(block)
+    shape = _shape_of([text]) if "ffn" in read_sentence(text) else None
     if shape is None or not shape.whole or any(_CHANGED.search(line) for line in block):
         return
     texts = [" ".join(other) for _, other in every]

@@ -333,3 +333,6 @@ class Prose:
             number, size, words = max(near, key=lambda each: each[1])
             self._near[section] = size, f'line {number}: "{words}"'
         return self._near[section]
+
+
+SILENT = Prose.of("")
