@@ -138,8 +138,8 @@ def check(sheet: Sheet) -> list[Finding]:
             of_rows = str(file).endswith((".csv", ".tsv"))
             for paragraph in (_comments if of_rows else _paragraphs)(text.lines):
                 for line in text.lines[at : paragraph[0][0]]:
-                    above = _figures(line, 0, [(len(line) + 1, 0)]) if line.startswith("#") else heading
-                    heading = [one for one in above if one.kind in FROM_FIELDS]
+                    if line.startswith("#"):
+                        heading = [one for one in _figures(line, 0, [(len(line) + 1, 0)]) if one.kind in FROM_FIELDS]
                 at = paragraph[-1][0]
                 here = bisect.bisect_left(places, at)
                 found += _told(file, paragraph, heading, rows[max(0, here - AROUND) : here + AROUND], text.lines)
@@ -157,6 +157,8 @@ def _paragraphs(lines: tuple[str, ...]) -> Iterator[list[tuple[int, str]]]:
     """Lines that belong together, with their numbers; those of tables are none."""
     block: list[tuple[int, str]] = []
     for number, line in enumerate((*lines, ""), 1):
+        if not line and not block:
+            continue
         plain = line.strip()
         if not plain or plain[:1] in "|#=+<" or len(line) > LONGEST or plain.count(",") > 8:
             if block:

@@ -282,7 +282,7 @@ MOST_SEEN = 100
 
 def _capacity(row: Row) -> list[Finding]:
     memory, text = row.record.mem_gib, row.sheet.text(row)
-    if memory is None or "mem_value" in row.fixed or _WANTED.search(row.cell("mem_value")):
+    if memory is None or "mem_value" in row.fixed:
         return []
     if memory in OF_DEVICES_SOLD and not row.sheet.filled(row.key) & _MEASURED and _is_a_peak(row):
         return []  # a list of hardware
@@ -300,7 +300,7 @@ def _capacity(row: Row) -> list[Finding]:
     # A device of 80 GB has 80 GiB, which are 85.9 GB where somebody counts in thousands.
     most = whole[0] * (1.01 if row.record.mem_unit in ("GiB", "MiB") else 1.075) if whole is not None else math.inf
     over = memory > most
-    if not over and usable is None:
+    if not over and usable is None or _WANTED.search(row.cell("mem_value")):
         return []
     nodewide = over and (row.record.mem_scope == "node" or bool(row.device and row.device.kind == "cpu"))
     shown = row.cell("mem_value") or f"{memory:g} GiB" if over or usable else ""

@@ -126,7 +126,11 @@ class Prose:
         return "\n".join({*",".join(self.lines).casefold().replace("|", ",").split(",")})
 
     def has(self, *words: str) -> bool:
-        return any([word in self.letters for word in words])
+        letters = self.letters
+        for word in words:  # noqa: SIM110, asked too often for a generator
+            if word in letters:
+                return True
+        return False
 
     @once
     def said(self) -> tuple[tuple[int, str], ...]:
