@@ -26,6 +26,7 @@ MOST_COMMAS = 8
 Line = tuple[int, str]
 _ITEM = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)])\s+(\S.*)")
 _NUMBER = r"(\d[\d.,]*\d|\d)"
+_TWO = re.compile(r"\d\D+\d")
 _MANY = r"(\d[\d.,]*\d[kKM]?|\d[kKM]?)"
 _SAID = re.compile(
     rf"\b(TP|PP|DP|CP|EP|MBS|GBS|GAS?|acc(?:um)?|seq|ctx|(?:micro[ -]|global[ -])?batch|bs|MFU|HFU)(?:\s?[=:]\s?|\s{{1,4}})?"
@@ -88,6 +89,9 @@ def _said(line: str) -> dict[str, str]:
     if first == "{":
         return _of_json(line)
     text = item[1] if item else line
+    several = text.count("=") + text.count(":") >= FEWEST
+    if not several and not _TWO.search(text):
+        return {}  # no run has one number
     found: dict[str, str] = {}
     for match in _SAID.finditer(text):
         title = match[1] or _TITLES.get(match[5].lower(), match[5])
@@ -99,7 +103,6 @@ def _said(line: str) -> dict[str, str]:
         if not found and item is None and (lead := _LEAD.fullmatch(text, 0, match.start())) and "  " in text.strip():
             found[RUN] = " ".join(lead[1].split()).rstrip(" ,;:")
         found[title] = f"{match[2]}{match[3]}" if match[1] else match[4]
-    several = text.count("=") + text.count(":") >= FEWEST
     pairs = [(match[1].strip(), match[2].strip("'\"")) for match in _PAIR.finditer(text)] if several else []
     if len(pairs) > len(found) and len(dict(pairs)) == len(pairs):
         found = dict(pairs)

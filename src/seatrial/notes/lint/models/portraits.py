@@ -180,8 +180,8 @@ def in_text(file: str, lines: Sequence[str]) -> Iterator[list[Portrait]]:
             continue
         if block[0][1][:1] == "#":
             title = block[0][1]
-        english = _english(text)
-        if _LAYERS.search(english):
+        english = _english(text) if any(map(str.isdigit, text)) else ""
+        if english and _LAYERS.search(english):
             found = [one for one in _of_block(file, block, english) if {"layers", "hidden"} <= one.sides.keys()]
             if len(found) == 1 and found[0].label is None and title:
                 found[0].label = _label_in(title)
