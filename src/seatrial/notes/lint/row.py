@@ -192,7 +192,7 @@ class Row:
         heading = self.columns.get(name)
         if heading is None:
             return self.record.printed.get(name[1:], "").strip() if name[:1] == EXTRA else ""
-        return self.cells.get(heading, "")
+        return self.cells[heading]
 
     @once
     def cells(self) -> dict[str, str]:
