@@ -584,3 +584,7 @@ def test_what_no_slip_of_the_hand_explains_is_a_doubt(tmp_path: Path, typed: str
     assert told(tmp_path, text) == []
     found = told(tmp_path, text.replace("| 17.2 |", f"| {typed} |", 1))
     assert [(finding.line, finding.level) for finding in found] == [(3, level)]
+
+
+def test_a_range_that_begins_at_nothing_is_no_figure(tmp_path: Path):
+    assert told(tmp_path, "It took 0 to 31 s and 2 h, or 0to 31s h.\n\n0to 31s h\n") == []

@@ -54,7 +54,8 @@ def lint(
         print(json.dumps([finding.to_dict() for finding in shown], indent=2, ensure_ascii=False))
     else:
         for finding in shown:
-            say(f"{finding.file}:{finding.line}: {finding.level} {finding.code}: {finding.message}")
+            at = finding.file if finding.line is None else f"{finding.file}:{finding.line}"
+            say(f"{at}: {finding.level} {finding.code}: {finding.message}")
         counts = {name: sum(finding.level == name for finding in findings) for name in LEVELS}
         said = ", ".join(f"{n} {name}{'s' if n != 1 and name != 'info' else ''}" for name, n in counts.items())
         print(f"{len(sheet.rows)} rows in {len(dict.fromkeys(files))} files: {said}", file=sys.stderr)

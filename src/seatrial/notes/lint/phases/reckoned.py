@@ -201,7 +201,7 @@ def _read(sentence: str, start: int, ends: Sequence[tuple[int, int]]) -> list[Fi
     told = spoken(plain(sentence)) if _DIGIT.search(sentence) else ()
     found = list(_figures(sentence, start, ends)) if any([one.kind in _KINDS for one in told]) else []
     others = [one for one in told if one.kind in _KINDS and not one.bound and not one.each
-              and one.value >= FEWEST.get(one.kind, 0.0)]  # fmt: skip
+              and one.value and one.value >= FEWEST.get(one.kind, 0.0)]  # fmt: skip
     if len(others) <= len(found) or any(not math.isclose(one.value, other.value) for one in found for other in others
                                         if one.kind == other.kind and one.text == other.text):  # fmt: skip
         return found
