@@ -298,9 +298,9 @@ def older(headings: tuple[str, ...]) -> frozenset[str]:
     """Of columns that hold one measure those that are not the record's: before a change and after it the last is, `v0.6
     (ms/step)` beside `v0.7 (ms/step)`; of one figure counted in two ways the first, and that of a device."""
     measured: dict[str, dict[str, list[int]]] = {}
-    micro = _micro_batch(headings)
+    batches = {_micro_batch(headings), *(heading for heading in headings if _in_pair(heading, headings))}
     for heading in headings:
-        if (field := read_heading(heading).field) in MEASURES and heading != micro:
+        if (field := read_heading(heading).field) in MEASURES and heading not in batches:
             mark = _VERSION.search(re.sub(r"[_/-]", " ", clean(heading)))
             at = [1] if mark is None else [2] if mark[1] else [0] if mark[2] else [1, *map(int, mark[3].split("."))]
             measured.setdefault(field, {})[heading] = at
@@ -328,6 +328,11 @@ def _micro_batch(headings: tuple[str, ...]) -> str:
     found = next((heading for heading in headings if heading.strip("*_` ").lower() == "mb"), "")
     beside = found and any(accumulates(one) or read_heading(one).field == "mem_value" for one in headings if one != found)
     return found if beside else ""
+
+
+def _in_pair(heading: str, headings: tuple[str, ...]) -> bool:
+    """Whether it is one of `MB | GB`, of which no device holds both."""
+    return heading.strip("*_` ") in ("MB", "GB") and {one.strip("*_` ") for one in headings} >= {"MB", "GB"}
 
 
 def _counts(heading: str, headings: tuple[str, ...]) -> bool:
@@ -420,7 +425,8 @@ _OF_TRAINING = frozenset("train training speed perf".split())
 
 _SUMS = frozenset("ga gas acc accu accum accums accumulation accumulate accumulated accumulations akkumulation "
                   "gradientenakkumulation akk akku akkum gradientenakk gradakk acumulacion acumulacao "
-                  "acum acumul cumul accumulo akumulacja akum birikim microbatches".split())
+                  "acum acumul cumul accumulo akumulacja akum birikim biriktirme "
+                  "microbatches".split())
 _BESIDE_SUMS = frozenset("grad grads gradient gradients gradiente de di del step steps of num n number factor micro batch "
                          "batches x per it iter iteration update optimizer replica rank gpu device".split())  # fmt: skip
 
@@ -476,6 +482,7 @@ def _is_peak_memory(heading: str, named: set[str]) -> bool:
         and not {"mem_value", "machine"} & named
 
 
+_OF_RUNS = frozenset(("tp", "pp", "dp", "gpus", "nodes", "sec_per_it", "tokens_per_s", "tokens_per_s_per_process", "tflops"))
 _BYTES = frozenset("kb mb gb tb kib mib gib tib".split())
 _HOW_MANY = frozenset(("#", "n", "count", "qty", "number", "anzahl", "nombre", "数", "枚数"))
 _OF_A_DEVICE = {"bs", "bsz", "batch size", "batch"}
@@ -505,6 +512,13 @@ def _settled(given: tuple[Column, ...]) -> list[Column]:
     columns = [Column(heading=one.heading, field=letters[one.heading], kind="count") if one.heading in letters else one
                for one in columns]  # fmt: skip
     named = {column.field for column in columns}
+    headings = tuple(column.heading for column in columns)
+    if "gbs" not in named and named & _OF_RUNS and any(_in_pair(heading, headings) for heading in headings):
+        # Side by side they are the micro-batch and, where nobody says the tokens of a step, the global one.
+        fields = {"MB": "mbs", "GB": "" if any(batch_of_tokens(one.heading) is not None for one in columns) else "gbs"}
+        columns = [Column(heading=one.heading, field=fields[name], kind="count" if fields[name] else "word")
+                   if (name := one.heading.strip("*_` ")) in fields else one for one in columns]  # fmt: skip
+        named = {column.field for column in columns}
     held = [at for at, one in enumerate(columns) if one.field == "mem_value"]
     batched = "gbs" not in named and any(accumulates(one.heading) or one.field in ("mbs", "dp") for one in columns)
     if batched and {one.heading for one in columns} >= {"mb", "gb"}:  # of a script: the micro-batch and the global one
@@ -543,8 +557,9 @@ def _settled(given: tuple[Column, ...]) -> list[Column]:
         # Of HSDP the replicas are one factor of DP, and the groups of shards the other.
         columns = [Column(heading=one.heading) if one.field == "dp" and "repl" in normal(one.heading) else one
                    for one in columns]  # fmt: skip
-    if "tokens_per_s" in named and sum(column.field == "tflops" for column in columns) > 1:
-        # Beside all tokens and TFLOPs the throughput of a device is one of tokens.
+    counted = ["flops" in form(column.heading) for column in columns if column.field == "tflops"]
+    if len(counted) > 1 and ("tokens_per_s" in named or any(counted) and "tokens_per_s_per_process" not in named):
+        # Beside all tokens, or TFLOPs by their name, the throughput of a device is one of tokens.
         columns = [replace(one, field="tokens_per_s_per_process", kind="rate", per="")
                    if one.field == "tflops" and "flops" not in form(one.heading) else one for one in columns]  # fmt: skip
     columns = [_in_other_units(one, named) if not one.field and not one.parts else one for one in columns]

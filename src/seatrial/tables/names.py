@@ -62,7 +62,7 @@ gbs:
     samples per batch
 seq:
     ctx length, max length, l seq, tokens per seq, tokens per sequence, seq length, ctx len, max seq len, max seq length,
-    context window, block size, max sequence length, length of sequence, sequence size, length, seq tokens,
+    context window, block size, max sequence length, length of sequence, sequence size, length, len, seq tokens,
     sequence tokens, context tokens, seq len tokens, max len, cutoff len, cutoff length, max target length, target length,
     model max length, seq axis, s seq len, train context, train ctx, train seq len, train length, n ctx, sample length
 hidden:

@@ -11,7 +11,7 @@ import re
 import unicodedata
 
 _WORDS = """
-time: temps, tiempo, tempo, zeit, czas, время, tijd, sure, czasu, tid, времени
+time: suresi, temps, tiempo, tempo, zeit, czas, время, tijd, sure, czasu, tid, времени
 duration: duree, dauer, durata, duracion, trvani, длительность
 iteration: iteracion, iterazione, iteracao
 step: schritt, paso, passo, etape, krok, шаг, шага, stap, adim, kroku, pasu, steg, stappe, шаге
@@ -174,6 +174,7 @@ tokens: 토큰
 samples: 샘플
 memory: 메모리
 sequence length: 시퀀스 길이
+length: 길이, 长度, 長さ
 layers: 레이어 수, 레이어, 층 수, 층수, 층
 parameters: 파라미터 수, 파라미터, 매개변수 수, 매개변수
 groups: 그룹
@@ -183,7 +184,7 @@ model: 모델
 s: 초
 """
 """Words of tongues that leave no space between them."""
-_LIGATURES = str.maketrans({"œ": "oe", "Œ": "Oe", "ß": "ss", "æ": "ae", "ł": "l", "Ł": "L", "ø": "o"})
+_LIGATURES = str.maketrans({"œ": "oe", "Œ": "Oe", "ß": "ss", "æ": "ae", "ł": "l", "Ł": "L", "ø": "o", "ı": "i"})
 _EITHER_CASE = str.maketrans({"ı": "i", "ſ": "s", "\u0307": ""})
 
 

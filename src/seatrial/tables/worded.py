@@ -45,6 +45,7 @@ parallelism: parallelisme, paralelismo, parallelismo, parallelitat, parallelismu
 parallelism: paralellik, parallelitatsgrad, parallelisierung, paralelizm
 data: donnees, datos, dados, dati, daten, данным, данных, danych, datovy
 tok: ток
+accumulation: нак, накопл, накопление, накопления, birikimi
 tensor: tensoriel, tensorial, tensoriale, tensorielle, tensorowa, тензорныи
 pipeline: pijplijn, potok, potoku, potokowa, конвеиера, конвеиерныи, конвеиер
 context: contextuel, kontekstu, контексту, контекста
@@ -299,7 +300,8 @@ _PER_OF = re.compile(r"^(?:1 )?(per (?:node|GPU|step|day|minute)) +(?=\S)(.+?)(?
 _WATTS = {"к": "k", "М": "M", "м": "M", "Г": "G"}
 _WATT_HOURS = re.compile(r"\b(к|М|м|Г)?Вт[·⋅*]?\s?ч\b")
 _PHRASES = tuple((re.compile(said, re.IGNORECASE), english) for said, english in (
-    (r"\b(?:miles de millones|mil milhoes|mil mln)\b", "billions"), (r"\bdimensao (?=\w)", "dimension "),
+    (r"\b(?:miles de millones|mil milhoes|mil mln)\b", "billions"), (r"\b[MМ] ?ток(?=[ /])", "Mtok"),
+    (r"\bdimensao (?=\w)", "dimension "),
     (r"\b(?:pro|je) Tag\b|\bper dag\b", "per day"), (r"\b(?:al |all['’])(?=secondo|ora|minuto|giorno)", "per "),
     (r"\b(?:[dl]|dell|all|nell)['’](?=\w)", "of ")))  # fmt: skip
 

@@ -51,6 +51,7 @@ _FIELDS = frozenset(one.name for one in fields(Record))
 _PLANNED = re.compile(r"planned|plan|estimate[d]?|est\.?|projected|projection|forecast|predicted|target|theoretical")
 _THOUSANDS = re.compile(r"\d ?([kKM])\b")
 _DIGIT, _NUMBER, _WORD = re.compile(r"\d"), re.compile(r"\d+"), re.compile(r"[A-Za-z0-9]+")
+_CONTEXT = re.compile(r"(?<!\w)CP ?[=:]? ?(\d{1,2})(?!\d)")
 _REFERENCE = re.compile(r"duplicate|same|line|\bsee\b|\bref", re.IGNORECASE)
 """A heading of cells that point at other rows, `L40` for line 40: they set nothing."""
 
@@ -260,7 +261,17 @@ class Row:
                 if kind and kind not in self._beside and cell.isdecimal() and 0 < len(cell) < 10 and int(cell) > 0:
                     self._beside[kind] = int(cell)
                     self.columns.setdefault(kind, heading)
+            self._beside.update(self._axis_in_words())
         return self._beside.get(name)
+
+    def _axis_in_words(self) -> dict[str, int]:
+        """`ZeRO-1, CP 2` in a remark, where with it, and not without, the axes give the devices."""
+        record = self.record
+        if None in (record.dp, record.tp, record.pp) or not self.counted or "cp" in (self._beside or ()):
+            return {}
+        whole = record.dp * record.tp * record.pp  # type: ignore[operator]
+        said = [int(match[1]) for cell in self.worded.values() if "CP" in cell for match in _CONTEXT.finditer(cell)]
+        return {"cp": said[0]} if len(said) == 1 and whole * said[0] == self.counted != whole else {}
 
     @once
     def all_beside(self) -> tuple[int | None, ...]:

@@ -721,6 +721,10 @@ MOST_TOO_MANY = 4
 """Cells too many up to which an empty one among them is looked for."""
 
 
+A_REMARK = "are one remark"
+_MEASURED = frozenset(("seconds", "rate", "figure", "memory"))
+
+
 def refit(columns: Sequence[Column], cells: Sequence[str]) -> tuple[list[str], str]:
     """The cells under their headings when there are more or fewer than headings, and what was done."""
     counts = f"{len(cells)} cells under {len(columns)} headings"
@@ -733,7 +737,11 @@ def refit(columns: Sequence[Column], cells: Sequence[str]) -> tuple[list[str], s
         empty = [i for i, cell in enumerate(kept) if cell.strip("-–— ") == ""]
         if not empty:
             rest = " ".join(kept[len(columns) - 1 :])
-            return [*kept[: len(columns) - 1], rest], f"{counts}: the last ones read as one"
+            # Words behind cells that all stand where they belong are a remark with a sign of the file in it.
+            remarks = columns[-1].kind == "notes" or columns[-1].kind == "word" and not columns[-1].field
+            words = remarks and any(map(str.isalpha, rest)) and all(
+                fits(column, cell) for column, cell in zip(columns[:-1], kept) if column.kind in _MEASURED)  # fmt: skip
+            return [*kept[: len(columns) - 1], rest], f"{counts}: the last ones {A_REMARK if words else 'read as one'}"
         # The empty cell without which most of the others stand under a heading they can belong to; of equals the last.
         best = max(empty, key=lambda i: (sum(fits(c, cell) for c, cell in zip(columns, kept[:i] + kept[i + 1 :])), i))
         dropped.append(best + 1)

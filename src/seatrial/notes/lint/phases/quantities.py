@@ -203,7 +203,9 @@ _POWER = re.compile(rf"(?:.*\b(?P<before>(?:per )?(?:{DEVICE}|each)|(?:per )?nod
 _CARBON = re.compile(r"(?:.* )?(?P<unit>kg|t|tons?|tonnes?)? ?co2(?:e|eq)?(?: (?P<unit2>kg|t|tons?|tonnes?))?(?: .*)?")
 _OF_ENERGY = re.compile(r"(?P<k>k)?g(?: co2(?:e|eq)?)?(?: per)? kwh")
 _MANY = {"k": 1e3, "m": 1e6, "mi": 1e6, "b": 1e9, "bi": 1e9, "bn": 1e9, "g": 1e9, "mr": 1e9, "mm": 1e9, "t": 1e12, "tr": 1e12,
-         "milliard": 1e9, "milliards": 1e9, "ml": 1e9}  # fmt: skip
+         "ml": 1e9, "mln": 1e6, "mil": 1e3, "mila": 1e3}  # fmt: skip
+_MILLIARD = re.compile(r"mil(?:l?i|[jy])j?ar|mil m|miles de m")
+"""A thousand millions: `milliards`, `Milliarden`, `miliardi`, `miljard`, `milyar`, `mil millones`."""
 _PER = re.compile(r"\bper\b|/")
 OF_A_TOKEN = " of a token"
 _SO_MANY = re.compile(r"(?P<of>.+?) (?:for|per|pour|fur|por|para|pro|je|to|to train|until)(?: the)? (?P<count>\d+(?: \d+)?)? ?"
@@ -219,6 +221,8 @@ def many(letters: str | None) -> float:
         return 1e3
     if word[:2] == "1e":
         return float(word)
+    if word[:3] == "mil" and _MILLIARD.match(word):
+        return 1e9
     return _MANY.get(word) or _MANY.get(word[:2]) or _MANY.get(word[:1], 1.0)
 
 

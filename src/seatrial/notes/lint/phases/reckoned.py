@@ -35,8 +35,8 @@ from seatrial.tables.tongues import in_english
 MOST_LINES, LONGEST, MOST_ROWS, MOST_FIGURES, AROUND = 4000, 1500, 40, 12, 60
 NEAR, OFF, VAGUE = 0.04, 0.09, 0.08
 """Beyond the digits: within which a sentence keeps to a law, from where on it breaks it, and how much more may be about."""
-_LETTERS = (r"(?:\s?(k|K|M|B|T|bn|thousand|million|billion|trillion|millones|milliards?|Milliarden|Mrd\.?|Mio\.?|mil millones|"
-            r"mil)(?![\w-]))?")  # fmt: skip
+_LETTERS = (r"(?:\s?(k|K|M|B|T|bn|thousand|million|billion|trillion|millones|milliards?|Milliarden|miliardi|miljard|Mrd\.?|"
+            r"Mio\.?|mil millones|mil)(?![\w-]))?")  # fmt: skip
 _N = rf"(?<![\w.,/^$€£-])({NUMBER.pattern}){_LETTERS}"
 _ANY_DEVICE = rf"(?:{DEVICE}|[AHBVL]\d{{2,3}}s?|MI\d+X?s?|GH200|cards?|chips?|sockets?)"
 _A = r"\s?(?:/|per |a |an |pro |par |por )\s?"
@@ -284,7 +284,7 @@ def _judged(file: str, sentence: str, figures: list[Figure], before: list[Figure
             continue
         # A point before three digits parts decimals or thousands.
         shifts = [0.0, *(power * math.log(1000.0) for kind, power in equation.powers
-                         if kind in given and _POINTED.fullmatch(given[kind].text))]  # fmt: skip
+                         if (its := given.get(kind) or carried.get(kind)) and _POINTED.fullmatch(its.text))]  # fmt: skip
         if any(abs(off + shift) <= NEAR + may for off, may, _ in ways for shift in shifts):
             fine |= {kind for kind, _ in equation.powers if kind in given}
             continue

@@ -22,11 +22,12 @@ MOST = 24
 _SPACED = r"\d{1,3}(?: \d{3})+(?![\d.,]*\d)(?:,\d+)?"
 _NUMBER = re.compile(rf"(?<![A-Za-z0-9_.^])(?<!\d[/,-])(?P<money>(?:US)?[$€£¥]\s?)?(?P<number>{_SPACED}|{NUMBER.pattern})")
 _SCALE = re.compile(
-    r"\s?(?:(?P<k>k(?!Wh|W|EUR|USD|g|m\b)|K|tausend|Tsd\.?|thousand|mil(?! mill)(?= )|mila|тыс\.?|千)|"
+    r"\s?(?:(?P<k>k(?!Wh|W|EUR|USD|g|m\b)|K|tausend|Tsd\.?|thousand|mil(?! mil| mln)(?= )|mila|тыс\.?|千)|"
     r"(?P<m>M(?!i?B|Wh|W\b|FU|i)|Mio\.?|millions?(?: de| of)?|millionen|millones(?: de)?|milion\w*(?: di)?|milhoes(?: de)?|"
-    r"mln\.?|млн\.?)|"
-    r"(?P<b>B(?!F)|bn|G(?=tok)|Mrd\.?|milliards?(?: de)?|milliarden|billions?(?: of)?|mil millones(?: de)?|miliard\w*(?: di)?|"
-    r"bilhoes(?: de)?|mld\.?|млрд\.?)|(?P<t>T(?![FPBi])|trillions?|trilhoes|billones|Bio\.?|兆)|"
+    r"miljo(?:en|n)\w*|milyon|mln\.?|млн\.?|миллион\w*)|"
+    r"(?P<b>B(?!F)|bn|G(?=tok)|Mrd\.?|mil(?:l?i|[jy])j?ar(?:d\w*)?(?: d[ei])?|billions?(?: of)?|"
+    r"mil (?:millones|milhoes|mln)(?: de)?|miles de millones(?: de)?|bi(?:lhoes)?(?: de)?|"
+    r"mld\.?|mlrd\.?|млрд\.?|миллиард\w*)|(?P<t>T(?![FPBi])|trillions?|trilhoes|billones|Bio\.?|兆)|"
     r"(?P<wan>万|萬|만)|(?P<yi>億|亿|억))(?:(?![a-z])|(?=tok))", re.IGNORECASE)  # fmt: skip
 _CASED = {"m": "M", "b": "B", "t": "T"}
 """Letters that stand for many only as capitals."""
@@ -40,7 +41,7 @@ _STEP = (r"(?:steps?|iterations?|iters?|its?|updates?|schritte?n?|pas(?:os?|si|s
          r"stap(?:pen)?|krok\w*|шаг\w*|итераци\w*|ステップ|イテレーション|步|迭代|스텝|step)")  # fmt: skip
 _SECOND = r"(?:s(?:ec(?:ond)?s?)?|sekunden?|sekund\w*|secondes?|segundos?|second[oi]|seg|сек\w*|с|秒|초)"
 _HOUR = r"(?:h(?:ou)?rs?|h|stunden?|std\.?|heures?|horas?|or[ae]|uur|uren|godzin\w*|час\w*|ч|小时|時間|시간)"
-_DAY = r"(?:days?|d|tage?n?|jours?|dias?|giorn[oi]|dagen|dag|dni|дн\w*|день|сут\w*|日間?|天|일)"
+_DAY = r"(?:days?|d|tage?n?|jours?|dias?|giorn[oi]|dag(?:ar|en?|er)?|dni|gun(?:de)?|дн\w*|день|сут\w*|日間?|天|일)"
 _END = r"(?![a-zа-я0-9_])"
 _STEPS = _STEP.replace("its?|", "")
 _UNITS: tuple[tuple[str, str], ...] = (
