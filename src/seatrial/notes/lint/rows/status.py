@@ -19,6 +19,7 @@ from seatrial.notes.lint.headings import field_of, kind_beside
 from seatrial.notes.lint.phases.totals import is_aggregate
 from seatrial.notes.lint.row import MEASURED, Row
 from seatrial.notes.lint.sheet import Sheet
+from seatrial.notes.read.rows import A_REMARK
 from seatrial.notes.read.statements import read_status
 from seatrial.tables import Problem
 from seatrial.tables.headings import NUMBER, clean, normal, read_heading
@@ -115,6 +116,22 @@ STOPPED = ("timeout", "cancelled")
 """What ends a run that went well until then."""
 
 
+_STOPPED = re.compile(r"kill|preempt|pre-empt|stopp?ed|abort|interrupt|terminat|evict|abgebrochen|unterbrochen|interromp|"
+                      r"interrump|прерван|остановлен|снят|中断|中止|终止|중단", re.IGNORECASE)  # fmt: skip
+_SO_FAR = re.compile(r"\b(?:at|after|bei|nach|apres|en el|tras|alla?|dopo|na|po|на|после) "
+                     r"(?:step|iter|schritt|pas|paso|passo|krok|шаг)|\bresum|\bpreempt|\bnode (?:fail|went|died|lost)|"
+                     r"第 ?\d+ ?步|\breanud|\brepris|\bfortgesetzt", re.IGNORECASE)  # fmt: skip
+_NO_ROOM = re.compile(r"\boom\b|memory|\boom[- ]?kill|显存|メモリ|메모리", re.IGNORECASE)
+
+
+def _was_stopped(row: Row, cell: str) -> bool:
+    """Whether it went well until somebody, or a node, stopped it: by its status, or by the step that a remark gives."""
+    others = row.worded.values()
+    if _NO_ROOM.search(cell) or any(map(_NO_ROOM.search, others)):
+        return False
+    return _STOPPED.search(cell) is not None or any(map(_SO_FAR.search, others))
+
+
 def contradicted(row: Row) -> Iterator[Finding]:
     """A cell for the outcome that says it failed, beside a time and a rate."""
     cell = row.cell("outcome") or row.cell("state")
@@ -125,8 +142,8 @@ def contradicted(row: Row) -> Iterator[Finding]:
         return
     rated = any(getattr(record, one) for one in RATES)
     time = row.cell("sec_per_it") or record.sec_per_it
-    if not (record.sec_per_it or rated) or (record.iteration or 0) > 1 or failed in STOPPED:  # it ran so far before it failed
-        return
+    if not (record.sec_per_it or rated) or (record.iteration or 0) > 1 or failed in STOPPED or _was_stopped(row, cell):
+        return  # it ran so far before it failed
     name = "outcome" if row.cell("outcome") else "state"
     pasted = _of_another(row) if not record.sec_per_it else None
     if pasted is not None:
@@ -490,7 +507,8 @@ def check_reading(sheet: Sheet, problems: Iterable[Problem]) -> list[Finding]:
     for problem in problems:
         cells = re.search(r"\bcells?\b.*\b(headings?|headers?|columns?)\b", problem.message)
         code = "cells-vs-header" if cells else "unreadable"
-        level: Level = "error" if cells and "taken as empty" not in problem.message else "info"
+        harmless = "taken as empty" in problem.message or A_REMARK in problem.message
+        level: Level = "error" if cells and not harmless else "info"
         if "is not one number" in problem.message and _GROUPS.fullmatch(problem.cell.strip()):
             level = "warning"  # of its thousands one has lost a digit, or has one too many
             if (mended := _lost_digit(sheet, problem)) is not None:
