@@ -42,10 +42,13 @@ def followed(rows: Sequence[Row], headings: Sequence[str]) -> list[Terms]:
     logs = {name: both for name in (*names, *FIELDS) if (both := _logs(rows, name)) is not None}
     given = [name for name in FIELDS if name in logs and np.nanmax(logs[name][0]) - np.nanmin(logs[name][0]) > 1e-9]
     # What hardly changes follows from anything.
-    extras = [name for name in names if name in logs and np.nanmax(logs[name][0]) - np.nanmin(logs[name][0]) > 1e-3]
+    extras = [name for name in names if name in logs and np.nanmax(logs[name][0]) - np.nanmin(logs[name][0]) > 1e-3
+              and not _is_difference(rows, name, headings)]  # fmt: skip
     made: list[Terms] = []
     seen: set[frozenset[tuple[str, int]]] = set()
     for name in extras:
+        if _is_chosen(logs[name][0]):
+            continue
         beside = [other for other in extras if other != name]
         coarse = {other: _whole(rows, other) for other in beside}
         found = [*_found(name, given[:MOST_FIELDS], logs), *_found(name, [*beside, *given][:MOST_FIELDS], logs)]
@@ -72,6 +75,32 @@ def followed(rows: Sequence[Row], headings: Sequence[str]) -> list[Terms]:
                 seen.add(frozenset(terms))
                 made.append(terms)
     return made
+
+
+def _is_chosen(logs: np.ndarray) -> bool:
+    """Whether a column has two or three powers of two alone, each again and again, as lengths and batches have: nobody works
+    those out."""
+    twos = logs[np.isfinite(logs)] / math.log(2.0)
+    few = {*np.round(twos, 6)}
+    return 2 * len(few) < len(twos) and len(few) < FEWEST and all(one == round(one) for one in few)
+
+
+_MEASURES = ("mem_value", "sec_per_it")
+
+
+def _is_difference(rows: Sequence[Row], name: str, headings: Sequence[str]) -> bool:
+    """Whether a column is what two others of its unit differ by, `saved` of GiB before and after: then no product gives it."""
+    own = [row.get(name) for row in rows]
+    if sum(value is not None for value in own) < FEWEST:
+        return False
+    others = [[row.get(other) for row in rows] for other in (*(EXTRA + one for one in headings[:MOST_EXTRA]), *_MEASURES)
+              if other != name]  # fmt: skip
+    for one, two in itertools.combinations(others, 2):
+        told = [(abs(abs(a - b) - value), 0.011 * max(a, b)) for a, b, value in zip(one, two, own)
+                if a is not None and b is not None and value is not None and value > 0.03 * max(a, b)]  # fmt: skip
+        if len(told) >= FEWEST and 4 * sum(off <= may for off, may in told) >= 3 * len(told):
+            return True
+    return False
 
 
 _SIZED = re.compile(r"(?<![\w.])\d+(?:\.\d+)?[BM](?!\w)")

@@ -137,8 +137,8 @@ def _judged(terms: Terms, off: np.ndarray, may: np.ndarray, factor: np.ndarray, 
     alone = np.unique(values.round(6), axis=1, return_index=True)[1]
     if nearly.any() or len(alone) < 2 or there - kept > max(1, kept) or (np.ptp(values, axis=1)[:2] < CHANGES).any():
         return None
-    if kept < there and (np.abs(values / TWO - (values / TWO).round()) < CLOSE).all():
-        return None  # counts that double go with each other anyhow
+    if kept < there and (np.abs(values[0] / TWO - (values[0] / TWO).round()) < CLOSE).all():
+        return None  # counts that double were chosen, and go with each other anyhow
     if kept < there and all(_digits(row, name) < 2 for row, its in zip(rows, keep) if its for name, _ in terms):
         return None  # and so do 2000 and 20 000 with 2 and 20
     rest = np.sort(off[np.isfinite(off) & ~keep]) - constant

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import re
 import statistics
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,6 +22,7 @@ from seatrial.notes.labels import label_parameters
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.headings import field_of
+from seatrial.notes.lint.models.formulas import LABELS
 from seatrial.notes.lint.phases.ledger import like
 from seatrial.notes.lint.phases.quantities import many, meanings
 from seatrial.notes.lint.phases.totals import is_aggregate
@@ -40,6 +42,7 @@ _DATA = re.compile(r"d (b|bn|mrd|md|t|billions?)")
 _PEAK = re.compile(r"peak(?: bf ?16)?(?: dense)? ?t ?flops?(?: per s)?(?: per (?:gpu|device|chip))?")
 _USED = re.compile(r"mfu|(?:model )?(?:flops? )?utili[sz]ation|rendement|auslastung|rendimiento|rendimento|efficiency")
 _POWER = re.compile(r"\s*([\d.,]+)\s*(?:e\+?|[·x×*⋅]\s?10\s?\^?\{?)(\d{1,2}|[⁰¹²³⁴-⁹]{1,2})\}?(.*)", re.IGNORECASE)
+_IN_A_NAME = re.compile(r"[A-Za-z]{3}")
 _RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
 Figure = tuple[float, float]
 """The logarithm of a cell, and what its digits leave open."""
@@ -104,7 +107,10 @@ def _figure(row: Row, kind: str, heading: str) -> Figure | None:
         shown, power = decimal(match[1]), int(match[2].translate(_RAISED))
         value = float(shown) * 10.0 ** power if power < 40 else 0.0
     elif kind == "size":
-        label = label_parameters(row.record.size_label) if row.columns.get("size_label") == heading else None
+        name = row.record.size_label if row.columns.get("size_label") == heading else ""
+        label = label_parameters(name) if name else None
+        if label and _IN_A_NAME.search(text):  # `Llama-3.2-1B` has 1.24
+            return (math.log(label[0]), max(LABELS, label[1] / label[0])) if label[0] else None
         unit_of_size = _SIZE.fullmatch(normal(in_english(plainly(heading), surely=True)).strip())
         each = many(unit_of_size[1] or unit_of_size[2]) if unit_of_size else 0.0
         value = label[0] if label else (digits.alone(text) or 0.0) * each
@@ -138,6 +144,9 @@ def _laws(rows: list[Row], columns: dict[str, str]) -> Iterator[Law]:
         offs = {row: (sum(power * figures[kind][row][0] for kind, power in powers.items()),
                       sum(figures[kind][row][1] for kind in powers)) for row in rows
                 if all(row in figures[kind] for kind in powers)}  # fmt: skip
+        if "used" in powers and "peak" not in powers:  # which is another for each device
+            (usual, _), *others = Counter(map(_peak, offs)).most_common()
+            offs = {row: one for row, one in offs.items() if _peak(row) == usual} if others else offs
         if len(offs) < FEWEST:
             continue
         constant = statistics.median(off for off, _ in offs.values()) if known is None else known
@@ -146,6 +155,12 @@ def _laws(rows: list[Row], columns: dict[str, str]) -> Iterator[Law]:
         kept = sum(map(law.keeps, offs))
         if kept >= max(FEWEST - 1, SHARE * len(offs)) and kept + sum(map(law.breaks, offs)) >= len(offs) - (known is not None):
             yield law
+
+
+def _peak(row: Row) -> float | None:
+    """That of the device that the row names."""
+    own = row.device.peak_tflops if row.device is not None and row.record.machine else {}
+    return own.get("bf16") or own.get("fp16")
 
 
 def _told(row: Row, laws: list[Law], columns: dict[str, str], rows: list[Row]) -> Iterator[Finding]:
@@ -174,7 +189,7 @@ def _told(row: Row, laws: list[Law], columns: dict[str, str], rows: list[Row]) -
 def _change(row: Row, kind: str, heading: str, more: float, rows: list[Row]) -> Iterator[tuple[float, str, str, str]]:
     """Points, heading, text and explanation of what would do."""
     text, figure = row.cells[heading], _figure(row, kind, heading)
-    if figure is None or abs(more) > 50:
+    if figure is None or abs(more) > 50 or kind == "size" and _IN_A_NAME.search(text):
         return
     others = [one[0] for mate in rows if mate is not row and (one := _figure(mate, kind, heading))]
     was, now = (min(others) - 0.2 <= at <= max(others) + 0.2 for at in (figure[0], figure[0] + more))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import bisect
 import math
+import re
 import statistics
 from collections.abc import Iterator
 
@@ -41,7 +42,10 @@ def check(sheet: Sheet) -> list[Finding]:
         if table.uncounted and rows and rows[0].sheet.has_unknown(rows[0].key):
             continue  # what nobody reads may be the number of devices
         there = sheet.filled(mates[0].key)
-        for name in [name for name in NAMES if name in there] if len(rows) > FEWEST else ():
+        # Where nobody says the batch, what nobody reads may be how much is done: sizes of matrices and of messages.
+        bare = "sec_per_it" in there and not any(row.record.gbs or row.record.mbs or row.record.size_label for row in rows)
+        kernels = bare and rows and len([one for one in rows[0].extras if _SIDE.fullmatch(one.strip("`*_ "))]) > 1
+        for name in [name for name in NAMES if name in there] if len(rows) > FEWEST and not kernels else ():
             speeds = {row: speed for row in rows if (speed := _speed(row, name, table)) is not None}
             if len(speeds) <= FEWEST:
                 continue
@@ -65,6 +69,9 @@ def _counted(speeds: dict[Row, float], name: str) -> list[float]:
 NEAR, ASIDE = 0.5, 1.5
 """From the middle of all rows, the row among them: nearer than this nothing is doubted; and how far beyond the speeds of the
 others a point that moved may lead."""
+
+
+_SIDE = re.compile(r"[mnkbhsd]|bytes|size|message(?: size)?|shape|rows|cols|columns|count", re.IGNORECASE)
 
 
 class _Table:
