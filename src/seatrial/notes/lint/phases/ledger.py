@@ -25,7 +25,7 @@ from seatrial.notes.lint import digits
 from seatrial.notes.lint.columns import named
 from seatrial.notes.lint.findings import Finding, Level
 from seatrial.notes.lint.headings import EXTRA
-from seatrial.notes.lint.models.devices import names_device
+from seatrial.notes.lint.models.devices import devices_in, names_device
 from seatrial.notes.lint.phases.quantities import AMOUNTS, DEVICE, FIELDS, GAIN, Equation, equations, meanings
 from seatrial.notes.lint.phases.totals import is_aggregate
 from seatrial.notes.lint.row import Row
@@ -199,6 +199,8 @@ def stated(row: Row, kind: str) -> float | None:
         said = prices(lines).get("kwh")
     else:
         said = listed_price(row) or named.price_of(row) or prices(lines).get("hour")
+        if said and not _is_for(row, said):
+            return None
     return said if said and 0 < said < digits.MOST_WORKED_OUT else None
 
 
@@ -274,8 +276,9 @@ def prices(lines: tuple[str, ...]) -> dict[str, float]:
 _ON_AVERAGE = re.compile(r"\b(?:mean|average[ds]?|avg|Mittel|Schnitt|durchschnittlich\w*|moyenne|promedio|media|"
                          r"gemiddeld)\b|平均|среднем|평균", re.IGNORECASE)  # fmt: skip
 """Such a price is no one's."""
-_PER_HOUR = re.compile(rf"(?:per|a|an|/) ?(?:{DEVICE}[ -]?)?(?:hour|hr|h)\b", re.IGNORECASE)
-_LISTED = re.compile(rf"(?<![\w.-])([A-Za-z][\w.]*\d\w*)(?: at|:| =)? ?"
+_PER_HOUR = re.compile(rf"(?:per|a|an|/|je|pro|par|por|al|all['’]|l['’]) ?(?:{DEVICE}[ -]?)?"
+                       r"(?:hour|hr|h|stunde|heure|hora|ora)\b", re.IGNORECASE)  # fmt: skip
+_LISTED = re.compile(rf"(?<![\w.-])([A-Za-z][\w.]*\d\w*)(?: at|:| =| \()? ?"
                      rf"(?:[$€£]\s?({NUMBER.pattern})|({NUMBER.pattern})\s?[$€£])")  # fmt: skip
 _MONEY_LISTED = re.compile(rf"(?<![\w.-])([A-Za-z]{{1,6}} ?\d[\w.]*)(?: (?:at|à|a|zu|por))?[:=]? ({NUMBER.pattern})"
                            r"(?=\s?(?:euros?|EUR|USD|dollars?|CHF|руб|元|円|원)|\s?(?:[,;)–—-](?: |$)|$|/ ?h|\.\s|\.$))")
@@ -284,8 +287,12 @@ _MONEY_LISTED = re.compile(rf"(?<![\w.-])([A-Za-z]{{1,6}} ?\d[\w.]*)(?: (?:at|à
 
 @functools.lru_cache(maxsize=64)
 def price_list(lines: tuple[str, ...]) -> dict[str, float]:
-    """Device -> price of its hour, from the one line that lists several: `v5e $1.20, v5p $4.20`."""
+    """Device -> price of its hour, from the one line that lists several, `v5e $1.20, v5p $4.20`, or two of a sentence."""
     lists = [found for line in lines if len(found := _list_in(line)) > 1]
+    if not lists:
+        pairs = [f"{line} {after.lstrip()}" for line, after in itertools.pairwise(lines)
+                 if _AN_AMOUNT.search(line) and line.strip() and after[:1] not in "|#-*"]  # fmt: skip
+        lists = [found for line in pairs if len(found := _list_in(line)) > 1]
     return lists[0] if len(lists) == 1 else {}
 
 
@@ -303,7 +310,17 @@ def listed_price(row: Row) -> float | None:
     prices = price_list(row.sheet.text(row).lines)
     cells = [cell.casefold() for cell in row.cells.values()] if prices else []
     return next((price for cell in cells for name, price in prices.items()
-                 if price and re.match(rf"{re.escape(name)}(?!\w)", cell)), None)  # fmt: skip
+                 if price and re.match(rf"(?:\d+ ?[x×] ?)?{re.escape(name)}(?!\w)", cell)), None)  # fmt: skip
+
+
+def _is_for(row: Row, price: float) -> bool:
+    """Whether a price of the text is that of the row's device, as far as the line that gives it names one."""
+    if not row.devices:
+        return True
+    lines = [line for line in row.sheet.text(row).lines if _A_PRICE.search(line) and any(
+        float(decimal(match[1] or match[2])) == price for match in _A_PRICE.finditer(line))]  # fmt: skip
+    said = frozenset().union(*(devices_in(line) for line in lines))
+    return not said or bool(said & row.devices)
 
 
 # ---- which laws the rows keep to
@@ -339,6 +356,10 @@ def _better(other: Law, law: Law) -> bool:
     if len(shared) < 2 or other.kept <= law.kept:
         return False
     odd = [row for row in law.offs if law.breaks(row)]
+    more = [cell for cell, _ in law.cells if cell.heading not in {its.heading for its, _ in other.cells}]
+    if len(more) == 1 and odd and len(other.cells) < len(law.cells) and all(other.keeps(row) for row in odd):
+        # What all rows but these have alike, one card, was never shown to be part of it: `W` are those of all.
+        return len({figure(row, more[0]) for row in law.offs if law.keeps(row)}) == 1
     return law.kept == 1 or len(odd) > 1 and 2 * sum(other.keeps(row) for row in odd) > len(odd)
 
 

@@ -97,7 +97,18 @@ def _is_nameless(row: Row, cells: list[str]) -> bool:
 
 
 def is_aggregate(row: Row) -> bool:
-    return any(_kind(row))
+    return any(_kind(row)) or row.place > 1 and _is_part_of_all(next(iter(row.record.printed.values()), ""))
+
+
+@functools.lru_cache(maxsize=16384)
+def _is_part_of_all(cell: str) -> bool:
+    """`reserve 10 %`, `MwSt. 19 %`: of what stands above, and no item of its own."""
+    return "%" in cell and _PART_OF_ALL.search(cell) is not None
+
+
+_PART_OF_ALL = re.compile(r"reserv|r[eé]serve|contingenc|buffer|puffer|margin|marge|margen|imprevist|impr[eé]vus|overhead|"
+                          r"\b(?:vat|tax|mwst|ust|tva|iva|btw|moms|discount|rabatt|remise|sconto)\b|запас|резерв|НДС|予備|消費税|预留|예비",
+                          re.IGNORECASE)  # fmt: skip
 
 
 def is_added(heading: str) -> bool:
@@ -130,6 +141,9 @@ def _rows(mates: list[Row]) -> Iterator[Finding]:
         if not total and not mean:
             members.append(row)
             continue
+        if total and (chosen := _chosen(row, [mate for mate in mates[: mates.index(row)] if not any(_kind(mate))])) is not None:
+            yield from _one_row(row, chosen, _sums, added=True) if len(chosen) >= FEWEST else ()
+            continue
         of_parts = total and not members and len(parts) >= FEWEST  # the whole below its subtotals
         if len(members) >= FEWEST or of_parts:
             for finding in _one_row(row, parts if of_parts else members, _sums if total else _means, added=total):
@@ -137,6 +151,36 @@ def _rows(mates: list[Row]) -> Iterator[Finding]:
                 yield finding
         parts = [] if of_parts else [*parts, row] if total else parts
         members = members if mean else []
+
+
+def _chosen(row: Row, above: list[Row]) -> list[Row] | None:
+    """The rows that a total names as its own, `sum of P-05..P-08`, or all but those that it leaves out; None where it names
+    none."""
+    said = "\n".join(row.worded.values())
+    names: dict[str, int] = {}
+    for at, mate in enumerate(above):
+        name = clean(next(iter(mate.record.printed.values()), "")).strip()
+        if 1 < len(name) <= LONGEST_NAME and name in said and any(map(str.isalpha, name)):
+            names[name] = at
+    if not names:
+        return None
+    pattern = re.compile(rf"(?<![\w-])({'|'.join(map(re.escape, sorted(names, key=len, reverse=True)))})(?!\w)")
+    left_out = _WITHOUT.search(said)
+    its: dict[bool, set[int]] = {True: set(), False: set()}
+    last: re.Match[str] | None = None
+    for match in pattern.finditer(said):
+        kept, at = left_out is None or match.start() < left_out.start(), names[match[1]]
+        first = names[last[1]] if last is not None and _UP_TO.fullmatch(said[last.end() : match.start()]) else at
+        its[kept] |= {*range(first, at + 1)}
+        last = match
+    chosen = its[True] or {*range(len(above))}
+    return [above[at] for at in sorted(chosen - its[False])] if its[True] or its[False] else None
+
+
+LONGEST_NAME = 24
+_UP_TO = re.compile(r"\s?(?:\.\.\.?|…|-|–|—|〜|～|→|to|through|bis|à|a|al|hasta|até|до)\s?", re.IGNORECASE)
+_WITHOUT = re.compile(r"\b(?:without|w/o|except|excluding|excl|not counting|minus|ohne|sans|hors|sin|sem|senza|zonder|bez|"
+                      r"utan|без)\b|除く|除外|不含|제외", re.IGNORECASE)  # fmt: skip
 
 
 def _propose(row: Row, finding: Finding) -> None:
