@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from seatrial.notes.collecting import no_collecting
-from seatrial.notes.lint import chapters, digits, doubts, turning
+from seatrial.notes.lint import chapters, confirmed, digits, doubts, turning
 from seatrial.notes.lint.columns import arrows, changes, derived, levels, matrices, parts, relations, repairs, sums, together
 from seatrial.notes.lint.findings import CODES, LEVELS, Finding, in_order
 from seatrial.notes.lint.guard import Guard
@@ -138,7 +138,8 @@ def _look(
     found += [f for f in _besides(guard, found) + _left(problems, guard)
               if f.code != "label-vs-params" or (f.file, f.line) not in sides]  # fmt: skip
     found += guard(trends.check, {(f.file, f.line) for f in found if f.level != "info"}) + guard.failed
-    found = [_at_its_cell(finding, sheet) for finding in doubts.weigh(_once(doubts.temper(found, sheet)))]
+    found = _once(doubts.temper(confirmed.drop(found, sheet), sheet))
+    found = [_at_its_cell(finding, sheet) for finding in doubts.weigh(found)]
     found = [replace(one, file=names[one.file]) if one.file in names else one for one in found]
     return in_order(found, files or list(sheet.files)), sheet
 
@@ -174,7 +175,7 @@ def _left(problems: Iterable[Problem], guard: Guard) -> list[Finding]:
             and not (len(wrong[key]) == 2 < len(mates) - 1 and wrong[key] & typed)
             and not (2 * len(wrong[key]) <= len(mates) and len(wrong[key] - typed) < 2 and not _alike(found, wrong[key]))}
     found = [finding for finding in found if (finding.file, finding.line) not in many or finding in known]
-    return [_at_its_cell(finding, side) for finding in found + _besides(of_side, found)]
+    return [_at_its_cell(finding, side) for finding in confirmed.drop(found + _besides(of_side, found), side)]
 
 
 def _besides(guard: Guard, found: Sequence[Finding]) -> list[Finding]:

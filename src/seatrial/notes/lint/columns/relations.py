@@ -375,7 +375,7 @@ def _new_key(row: Row, relation: Relation, any_model: bool) -> tuple[object, ...
     key: list[object] = [relation.name]
     apart = relation.apart
     if "device" in apart:
-        key += [_kind(record.machine), row.devices, record.dtype]
+        key += [kind_of(record.machine), row.devices, record.dtype]
     if "batch" in apart:
         key += [record.gbs, record.mbs]
     if "axes" in apart:
@@ -408,7 +408,7 @@ _SIZED = re.compile(r"(?<![\w.])(?:\d{1,3}x)?\d{1,4}(?:\.\d+)?[BM](?!\w)")
 
 
 @functools.lru_cache(maxsize=4096)
-def _kind(machine: str) -> str:
+def kind_of(machine: str) -> str:
     """Without how many of them: `8x A100` and `v5p-128`."""
     return re.sub(r"^\d+\s?[x×]\s?|(?<=\w)-\d+$", "", machine)
 
