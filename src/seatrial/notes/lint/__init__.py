@@ -41,7 +41,9 @@ from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.lint.text import (
     budgets,
     bytes_of,
+    cells_said,
     claimed,
+    clock,
     compared,
     counted,
     dates,
@@ -51,11 +53,14 @@ from seatrial.notes.lint.text import (
     groups,
     of_nodes,
     pairs,
+    per_token,
     portions,
     reckons,
     spoken,
     summed,
+    tallied,
     told,
+    winners,
     within,
 )
 from seatrial.notes.lint.text.prose import Prose
@@ -79,7 +84,7 @@ RULES: tuple[Rule, ...] = (
     shifted.check, titled.check, parts.check, repairs.check, throughput.check, duplicates.check, layout.check_divisible,
     derived.check, model_size.check, plausible.check, speeds.check, hardware_use.check, status.check, together.check,
     changes.check, steps.check, ledger.check, totals.check, summed.check, levels.check, sums.check, matrices.check,
-    experts.check, compared.check,
+    experts.check,
 )  # fmt: skip
 """In the order that they run, the certain first: each uses what those before it proposed."""
 OF_COLUMNS: tuple[Rule, ...] = (relations.learn, cumulative.check, lasting.check, parts.check, repairs.check, together.check,
@@ -87,10 +92,11 @@ OF_COLUMNS: tuple[Rule, ...] = (relations.learn, cumulative.check, lasting.check
                                 sums.check, matrices.check)  # fmt: skip
 """Those that ask of no row whether it is a run."""
 BESIDES: tuple[Rule, ...] = (
-    dates.check, bytes_of.check, budgets.check, groups.check, reckons.check, compute.check, reckoned.check, pairs.check,
-    spoken.check, told.check, claimed.check, counted.check, denied_shape.check, denied.column_otherwise, denied.nodes_otherwise,
-    shapes.check, experts.check_spread, dated.check, status.fits_by_need, peaks.check, arrows.check, portions.check,
-    within.check, meshes.check_slices,
+    dates.check, clock.check, bytes_of.check, pairs.check, compared.check, budgets.check, groups.check, reckons.check,
+    compute.check, reckoned.check, winners.check, tallied.check, spoken.check, told.check, claimed.check, counted.check,
+    denied_shape.check, denied.column_otherwise, denied.nodes_otherwise, shapes.check, experts.check_spread, dated.check,
+    status.fits_by_need, peaks.check, arrows.check, portions.check, within.check, cells_said.check, per_token.check,
+    meshes.check_slices,
 )  # fmt: skip
 """Those that speak of lines of which nothing else was said, in either kind of table."""
 
@@ -185,11 +191,16 @@ def _besides(guard: Guard, found: Sequence[Finding]) -> list[Finding]:
     told = {(one.file, one.line) for one in said}
     shapes_told = [one for one in said if one.code == "label-vs-params"]
     others: list[Finding] = []
+    labelled: set[tuple[str, int | None]] = set()
     for rule in BESIDES:
+        if rule is spoken.check:  # figures beside a wrong label are right
+            told |= labelled
         if rule is reckoned.check:  # what a named row tells of a sentence, its own figures need not
             told |= {(one.file, one.line) for one in others}
         others += [one for one in guard(rule) if (one.file, one.line) not in told and not (
             one.code == "label-vs-params" and any(_in_one_table(one, other, sheet) for other in shapes_told))]
+        if rule is winners.check:
+            labelled = {(one.file, one.line) for one in others if one.message.endswith(winners.BESIDE)}
         if rule is reckoned.check:
             told -= {(one.file, one.line) for one in others}
     first: dict[tuple[str, int | None, str | None], Finding] = {}

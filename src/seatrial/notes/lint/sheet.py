@@ -72,6 +72,8 @@ class Sheet:
     """(table, size) -> what a token costs, and a token for each token of the sequence, where no formula is known."""
     titled: dict[tuple[str, int | None], frozenset[str]] = field(default_factory=dict)
     """Table -> the fields that the names of its runs are right about: see `titled`."""
+    mentioned: dict[tuple[str, tuple[int, ...]], object] = field(default_factory=dict)
+    """A sentence and rows -> what it names of them: see `mentions`, which several rules ask once nothing changes any more."""
     _steps: dict[tuple[tuple[str, int | None], str], digits.Steps] = field(default_factory=dict)
     _ordered: dict[tuple[tuple[str, int | None], str], list[float]] = field(default_factory=dict)
     _filled: dict[tuple[str, int | None], frozenset[str]] = field(default_factory=dict)

@@ -159,7 +159,8 @@ FIELDS = {"gpus": "devices", "nodes": "nodes", "gbs": "batch", "seq": "sequence"
            "tokens_per_s_per_process": "device tokens a second", "procs_per_node": "devices of a node",
            "mfu": "utilisation"}  # fmt: skip
 DEVICE = r"(?:gpu|device|card|tpu|npu|hpu|chip|gcd|accelerator|core|[ahvbl]\d{2,3}s?|mi\d+x?|gh\d+|gb\d+|gaudi\d?)s?"
-_CURRENCY = re.compile(r"\b(?:usd|eur|chf|gbp|jpy|yen|dollars?|euros?|k(?:usd|eur|chf))\b|[$€£¥]")
+_CURRENCY = re.compile(r"\b(?:usd|eur|chf|gbp|jpy|yen|dollars?|euros?|k(?:usd|eur|chf)|rub|руб\w*|pln|zl|sek|nok|dkk|czk|"
+                       r"rmb|cny|yuan|krw|inr)\b|[$€£¥₽元円원]")
 _MONEY = re.compile(r"\b(?:costs?|price|kosten|cout|couts|coste|custo|costo|bill|charge|spend|spent|amount|betrag|koszt)\b")
 _PRICE = re.compile(r"\b(?:rate|price|tariff|tarif|preis|prix|precio|prezzo|unit)\b")
 _HOUR, _DAY = r"(?:hours?|hrs?|h)", r"(?:days?|d)"
@@ -183,7 +184,7 @@ _RATE = re.compile(r"(?P<k>[kmg]|mio)? ?(?:tok(?:en)?s?|tps|wps)(?: per)? (?:s|s
                    r"(?P<k2>[km])?tps")  # fmt: skip
 _OF_SOME = re.compile(r"\b(?:nodes?|replicas?|groups?|stages?|pipelines?|experts?|layers?)\b")
 """Of more than a device and less than all."""
-_OF_ONE_TOKEN = re.compile(r"(?:energy )?(?P<m>[mk])?(?P<unit>j|joules?|wh) per tok(?:en)?s?")
+_OF_ONE_TOKEN = re.compile(r"(?:energy |per tok(?:en)? )?(?P<m>[mk])?(?P<unit>j|joules?|wh) per tok(?:en)?s?")
 _OF_DAYS = re.compile(r"(?:duration|run ?time|wall ?time|time|laufzeit) (?:j|jrs?|g|gg|tg|sut)")
 """`durée (j)`, `durata (g)`."""
 _OPERATIONS = re.compile(r"(?:c|total|train(?:ing)?|compute|model|budget|\W)*(?P<u>[pez])?flops?(?: (?P<m>1e\d+))?")

@@ -26,7 +26,7 @@ from seatrial.notes.lint.phases.totals import is_aggregate
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.lint.text.figures import figures as spoken
-from seatrial.notes.lint.text.figures import plain
+from seatrial.notes.lint.text.figures import in_another_unit, plain
 from seatrial.notes.lint.text.sentences import ABBREVIATED
 from seatrial.notes.read.listed import is_row_of_commas
 from seatrial.tables.headings import NUMBER, clean, decimal
@@ -307,6 +307,9 @@ def _judged(file: str, sentence: str, figures: list[Figure], before: list[Figure
     if best is None or not own and _OTHERS.search(sentence) and len(clear) > 1:
         return
     figure, right, why = best
+    if figure.kind == "hours" and why.startswith(" (those are"):
+        hours = figure.value * (24.0 if "days" in why else 1 / 24)
+        right = in_another_unit(figure.text, plain(sentence).partition(figure.text)[2], hours) or right
     law = broken[0][0]
     what = " and ".join(kind for kind, _ in law.powers if kind != figure.kind)
     message = f"{figure.text} -> {right}{why}: by {what} it is {right}"

@@ -23,15 +23,15 @@ from seatrial.notes.lint.findings import Finding, Level
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.lint.text.claims import scope_of
-from seatrial.notes.lint.text.figures import Figure, figures
+from seatrial.notes.lint.text.figures import Figure, figures, in_another_unit
 from seatrial.notes.lint.text.mentions import Mention, mentions, spoken_of
 from seatrial.notes.lint.text.sentences import Sentence
 from seatrial.tables.headings import NUMBER, decimal
 
 MOST_LINES, FEWEST_TOKENS, MOST_TIMES, MOST_BETWEEN, MOST_ROWS = 4000, 1e8, 4, 3, 40
-NEAR, ABOUT, OFF, FAR = 0.05, 0.15, 0.09, 4.2
+NEAR, ABOUT, OFF, FAR, FARTHER = 0.05, 0.15, 0.09, 4.2, 30.0
 """Within which a time is what a row gives, roughly gives; from which logarithm on it is another one; and beyond which factor
-only a slip of the hand leads to it."""
+only a slip of the hand leads to it, also where the row is named surely."""
 _A_RUN = re.compile(rf"(?<![\w.,$€£])({NUMBER.pattern}) ?(T)(?!\w)(?! ?(?:param\w*|model\w*|weights|FLOP\w*|\d))|"
                     rf"(?<![\w.,$€£])({NUMBER.pattern}) ?(B)(?:[- ]tok\w*)?[- ](?:run|training|budget)\b|"
                     rf"(?<=[训練练]) ?({NUMBER.pattern}) ?(B)(?!\w)")  # fmt: skip
@@ -303,11 +303,14 @@ class _Sentence:
         shown = one.text.replace(" ", "")
         slips = digits.slips(decimal(shown), (0.97 * meant / scale, 1.03 * meant / scale))
         mistaken = any(abs(off - math.log(times)) < 0.03 for times in (*_MISTAKEN, row.world or 8))
-        if off < max(OFF, ABOUT * one.about, 1.5 * one.half / value) or off > math.log(FAR) and not slips and not mistaken:
+        far = math.log(FARTHER if level == "error" and not one.about else FAR)
+        if off < max(OFF, ABOUT * one.about, 1.5 * one.half / value) or off > far and not slips and not mistaken:
             return None
         moved = next((slip.text for slip in slips if slip.how == "the point moved"), "")
         level = "error" if moved else level
-        right = (moved.replace(".", ",") if "," in shown else moved) or one.like(meant)
+        unit = in_another_unit(one.text, self.text[one.start + len(one.text) :], meant) if one.kind == "hours" else ""
+        meant = meant if off <= math.log(FAR) else scale * float(f"{meant / scale:.2g}")
+        right = (moved.replace(".", ",") if "," in shown else moved) or unit or one.like(meant)
         message = f"{one.text} -> {right}: {what} take at the {rate:.4g} tokens/s of {row.where}"
         return Finding(file=self.of.file, line=self.sentence.line_at(one.start), code="aggregate", level=level, message=message,
                        column=one.kind, printed=one.text, proposed=right)  # fmt: skip

@@ -32,17 +32,29 @@ N = rf"(?<![\w.,$€£-])({NUMBER.pattern})"
 _CLOSING = rf"(?<![\w.,$€£-])(\d{{1,4}},\d{{1,2}}(?=[.,;:)]?(?:\s|$))|{NUMBER.pattern})"
 """With nothing behind it but the end of its clause: `multiplié par 3,15, ce qui`."""
 LESS = (r"less|fewer|saved|savings?|cheaper|lower|smaller|shorter|off|reduction|moins|menos|meno|weniger|billiger|gunstiger|"
-        r"niedriger|geringer|inferieur\w*|minder|behind|below|worse|mniej|меньше|дешевле|goedkoper|kurzer|gespart|taniej|tansz\w*|barat\w*|gunstig\w*|economic\w*")
+        r"niedriger|geringer|inferieur\w*|minder|behind|below|worse|mniej|меньше|дешевле|goedkoper|kurzer|gespart|taniej|"
+        r"tansz\w*|barat\w*|gunstig\w*|economic\w*")
 MORE = (r"more|faster|slower|higher|quicker|longer|larger|dearer|pricier|gain|extra|above|plus|mas|piu|mais|mehr|schneller|"
         r"langsamer|hoher|teurer|meer|sneller|trager|wiecej|szybciej|ahead|in front|better|devant|davanti|voraus|voor|"
-        r"больше|быстрее|медленнее|дороже|speed-?up|rapid[eoa]s?|szybsz\w*|wolniejsz\w*|drozsz\w*|car[oa]s?|cher|lent\w*|veloc[ei]\w*|duurder|langzamer|hurtigere|snabbare")
+        r"больше|быстрее|медленнее|дороже|speed-?up|rapid[eoa]s?|szybsz\w*|wolniejsz\w*|drozsz\w*|car[oa]s?|cher|lent\w*|"
+        r"veloc[ei]\w*|duurder|langzamer|hurtigere|snabbare")
 _P = r"(?:%|percent\b|per cent[oi]?\b|Prozent\b|pour cent\b|por cien(?:to)?\b|por cento\b|procent\w*|процент\w*)"
 _PERCENT = re.compile(rf"{N}\s?{_P}\s(?:de |di |en |in )?(?:(?P<less>{LESS})|(?P<more>{MORE}))\b", re.IGNORECASE)
 _BY = re.compile(rf"\b(?:by|um|de|del|di|por|на|o|met)\s(?:(?:an?|un|una|ein|about|rund|etwa|some) )?{N}\s?{_P}", re.IGNORECASE)
-_CHANGES = re.compile(r"\b(?P<less>goes down|falls?|drops?|shrinks?|decreases?|reduces?|cuts?|sinkt|fallt|baisse|baja|cae|"
+_CHANGES = re.compile(r"\b(?P<less>goes down|falls?|drops?|shrinks?|decreases?|reduces?|cuts?|shortens?|lowers?|slows?|"
+                      r"sinkt|senkt|verkurzt|verringert|reduziert|"
+                      r"fallt|baisse|diminue|reduit|raccourcit|ralentit|baja|cae|acorta|disminuye|accorcia|diminuisce|scende|"
+                      r"reduz|diminui|encurta|verkort|verlaagt|daalt|skraca|zmniejsza|spada|сокращает\w*|"
                       r"reduce|cala|снижает\w*)\b|\b(?P<more>goes up|grows?|rises?|increases?|improves?|beats?|wins?|"
-                      r"outperforms?|leads?|steigt|wachst|schlagt|gewinnt|gana|gagne|supera|vince|augmente|sube|aumenta|"
+                      r"outperforms?|leads?|boosts?|raises?|speeds? up|accelerates?|lengthens?|steigt|steigert|erhoht|"
+                      r"beschleunigt|accelere|rallonge|mejora|acelera|alarga|migliora|accelera|allunga|cresce|melhora|"
+                      r"versnelt|verhoogt|stijgt|przyspiesza|rosnie|ускоряет\w*|повышает\w*|wachst|schlagt|gewinnt|gana|"
+                      r"gagne|supera|vince|augmente|sube|aumenta|"
                       r"cresce|растет|вырос\w*)\b", re.IGNORECASE)  # fmt: skip
+_BARELY = re.compile(rf"(?:\w{{4,}} (?:(?:un|um|ein|een|about|rund|etwa|some|around|roughly|"
+                     rf"circa) )?)(?<!to )(?<!auf )(?<!nach ){N}\s?{_P}"
+                     rf"(?=\s?(?:[.,;:)]|$))", re.IGNORECASE)  # fmt: skip
+"""`el rendimiento sube un 63 %`, right behind a verb of change."""
 _NOUNS = re.compile(r"\b(?P<less>drop|loss|losses|decrease|reduction|penalty|saving|savings|verlust|ruckgang|ersparnis|"
                     r"einbusse|"
                     r"perte|baisse|perdida|caida|perdita|calo|perda|queda|verlies|strata|потер\w*|снижение)\b|"
@@ -55,8 +67,10 @@ _OF_TWO = re.compile(r"\b(?:from|between|against|over|versus|vs|von|zwischen|geg
 _HEDGE = (r"(?:(?:about|around|roughly|some|nearly|almost|only|us|me|you|we|another|a good|wir|ich|man|nous|noi|wij|мы|rund|"
           r"etwa|nur|uns|mich|environ|unos|un|circa|около|еще|ongeveer|nog) |~ ?)*")  # fmt: skip
 _DONE = re.compile(rf"\b(?:(?P<less>los(?:es?|t|ing)|sav(?:es?|ed|ing)|costs?|pay|paid|verlier\w*|verlor\w*|kostet\w*|spart\w*|"
-                   rf"einspart|perd\w*|pierd\w*|perde|coute\w*|cuesta|costa|ahorra\w*|economis\w*|risparmi\w*|poupa\w*|economiza|"
-                   rf"kost|bespaart|scheelt|oszczedza|kosztuje|теря\w*|эконом\w*)|(?P<more>gains?|gained|brings?|brought|gives?|"
+                   rf"einspart|perd\w*|pierd\w*|perde|coute\w*|cuesta|costa|ahorra\w*|economis\w*|risparmi\w*|poupa\w*|"
+                   rf"economiza|"
+                   rf"kost|bespaart|scheelt|oszczedza|kosztuje|теря\w*|эконом\w*)|(?P<more>gains?|gained|brings?|brought|"
+                   rf"gives?|"
                    rf"gave|buys?|bought|adds?|yields?|wins?|won|makes?|earns?|bringt|bringen|brachte|gibt|apporte\w*|gagne\w*|"
                    rf"aporta|porta|gana\w*|ganho\w*|rende|da|daje|levert|scheelde|дает|дал\w*)) "
                    rf"{_HEDGE}{N}\s?{_P}", re.IGNORECASE)  # fmt: skip
@@ -72,7 +86,8 @@ _TIMES = re.compile(rf"{N}\s?(?:[x×](?=\s*(?:$|[.,;:)!?]|[a-z(]))(?!\s*(?:gpu|n
                     r"times(?! \d)|fois\b|veces\b|volte\b|vezes\b|keer\b|razy\b|mal\b|-?fach\w*|раза?\b|倍|배)",
                     re.IGNORECASE)  # fmt: skip
 _MULTIPLIED = re.compile(rf"\bmultipli\w+ (?:.{{0,40}}? )?(?:par|por|per|by|mit)\s{_CLOSING}|"
-                         rf"\b(?:factor|Faktor|facteur|fattore|fator|ratio|rapport|коэффициент|czynnik|speed-?up|Beschleunigung|acceleration|"
+                         rf"\b(?:factor|Faktor|facteur|fattore|fator|ratio|rapport|коэффициент|czynnik|speed-?up|"
+                         rf"Beschleunigung|acceleration|"
                          rf"aceleracion|accelerazione|versnelling|przyspieszenie|ускорение) (?:(?:of|de|di|von|van|is|um|в) )?"
                          rf"(?:about |rund |environ |etwa )?{_CLOSING}(?!\d|:| ?(?:%|[kKMG]|TFLOP|GB|[x×] ?\d))",
                          re.IGNORECASE)  # fmt: skip
@@ -85,7 +100,8 @@ _OPEN = re.compile(r"(?:more than|less than|over|under|above|below|up to|at leas
                    r"unter|uber|plus de|moins de|mas de|menos de|[<>≤≥]) ?$", re.IGNORECASE)  # fmt: skip
 OTHERS = re.compile(r"\b(?:papers?|others|elsewhere|published|claims?|claimed|vendors?|competitor\w*|theor\w+|targets?|goals?|"
                     r"expect\w*|hope|hoped|should|would|could|data ?sheets?|spec|planned|last (?:year|week|month|time)|"
-                    r"previous\w*|yesterday|before|earlier|drafts?|ago|up to|bis zu|jusqu|hasta|if|wenn|si|section|budget|"
+                    r"previous\w*|yesterday|before|earlier|drafts?|ago|up to|bis zu|jusqu|hasta|if|wenn|"
+                    r"si(?! (?:va|ha|ottien|arriva|guadagna|perde|passa|scende|sale|corre))|section|budget|"
                     r"tables? (?:above|below|in)|at least|contract|wenigstens|au moins)\b", re.IGNORECASE)  # fmt: skip
 """Ratios of somebody else, and of what stands in no table."""
 CLAUSES = re.compile(r"[;:]\s|,\s| and | while | und | et | y ")
@@ -141,6 +157,8 @@ def claims(sentence: str) -> list[Claim]:
     changes = _CHANGES.search(sentence)
     for match in _BY.finditer(sentence) if changes else ():
         add(match, "less" if changes and changes["less"] else "more")
+    for match in _BARELY.finditer(sentence) if changes else ():
+        add(match, "less" if changes and changes["less"] else "more")
     for match in (*_TIMES.finditer(sentence), *_MULTIPLIED.finditer(sentence)):
         add(match, "times")
     for match in _SHARE.finditer(sentence):
@@ -168,12 +186,25 @@ class Scope:
         return self.tables[-1] if self.tables else ()
 
 
+_OF_THE_TABLE = re.compile(
+    r"#+\s(?:.*\b)?(?:reading|conclusions?|results?|notes?|observations?|summary|take-?aways?|lessons?|findings?|verdict|"
+    r"remarks?|"
+    r"discussion|comments?|interpretation|what (?:it|this|that) means|what we (?:see|learn\w*)|in words|fazit|schl(?:u|"
+    r"\u00fc)sse?|"
+    r"hinweise|anmerkung\w*|befund\w*|auswertung|deutung|bemerkung\w*|erkenntnis\w*|lecture|remarques?|constats?|bilan|"
+    r"lectura|conclusi\w+|comentarios?|observaci\w+|notas|resumen|osservazioni|note|commenti|lettura|conclus\w+|"
+    r"observa\w+|wnioski|uwagi|opmerkingen|conclusie\w*|slutsats\w*|kommentar\w*)\b|"
+    r"#+.*(?:結論|结论|考察|所見|备注|说明|小结|まとめ|결론|выводы|итоги|замечани\w+|заметки)", re.IGNORECASE)  # fmt: skip
+"""Headings of what is said of the table above them."""
+
+
 def scope_of(tables: list[list[Row]], lines: Sequence[str], number: int) -> Scope:
     ends = [(rows[-1].record.source_line or 0, rows) for rows in tables]
     above = sorted([one for one in ends if one[0] < number], key=lambda one: one[0])[-MOST_TABLES:]
     if not above:
         return Scope((), (), False)
-    near = not any(line.startswith("#") and not line.startswith("#+") for line in lines[above[-1][0] : number])
+    heads = [line for line in lines[above[-1][0] : number] if line.startswith("#") and not line.startswith("#+")]
+    near = all(_OF_THE_TABLE.match(line) for line in heads)
     kept = tuple(tuple(row for row in rows[:MOST_ROWS] if not is_aggregate(row)) for _, rows in above)
     return Scope(kept, tuple(_caption(rows[0].record.source_line or 0, lines) for _, rows in above), near)
 
@@ -203,7 +234,9 @@ _SHARED = re.compile(r"(?<![\w.,])(\d+k?)(?=(?: and | to | or | und | bis | et |
                      r" gegen |, | ?- ?| ?– ?| ?→ ?)(?:the |les |die )?\d+k? ?-?((?:[A-Z]+\d+\w* )?[A-Za-z]{3,}))")  # fmt: skip
 """The first of two counts, which has the unit of the second."""
 _ROW = re.compile(r"\b(?:rows?|lines?|runs?|tr(?:y|ies)|trials?|phases?|segments?|lignes?|filas?|zeilen?|lauf|righe|riga|"
-                  r"linhas?|essais?|intentos?|versuche?|#)\s?#?(\d{1,2})"
+                  r"linhas?|essais?|intentos?|versuche?n?|exercis?es?|ejercicios?|ejs?\.|pruebas?|ensayos?|experiment(?:s|"
+                  r"e|os|i)?|experiencias?|prov[ae]|tests?|attempts?|konfigurationen|laufe|строк\w*|запуск\w*|опыт\w*|"
+                  r"proby|proba|korningar?|#)\s?#?(\d{1,2})"
                   r"(?:\s?(?:and|or|to|,|und|et|y|e)\s?(\d{1,2})(?!\s?%|[.,]\d))?(?!\w|[.,]\d)", re.IGNORECASE)  # fmt: skip
 _FIRST = re.compile(r"\b(?:first|top) (?:row|line|setup|run|one)\b|\bfrom the first\b", re.IGNORECASE)
 _LAST = re.compile(r"\b(?:last|bottom) (?:row|line|setup|run|one|variant|layout)\b|\bto the last\b", re.IGNORECASE)
@@ -281,7 +314,7 @@ def _in_table(sentence: str, rows: list[Row], found: list[Claim]) -> list[set[st
     return said
 
 
-_ALONE = re.compile(r"(?<![\w.,$€£/=-])(\d{1,3}(?:,\d{3})+|\d+)(?=\s*(?:$|[.;:)!?]|, |(?:and|to|und|auf|bis|et|y|e|a|vs|"
+_ALONE = re.compile(r"(?<![\w.,$€£/=-])(\d{1,3}(?:,\d{3})+|\d+)(?=\s*(?:$|[.;:)!?](?!\d)|, |(?:and|to|und|auf|bis|et|y|e|a|vs|"
                     r"against|than|as|is|are|it|we|the|te|до|и)\b))")  # fmt: skip
 """A count without its unit."""
 
@@ -350,10 +383,13 @@ def tokens(cell: str) -> frozenset[str]:
     whole = plain_letters(clean(cell)).casefold().strip()
     words = set(re.findall(r"[^\W_][\w.+-]*[^\W_]", whole))
     words |= {part for word in words for part in word.split("-") if len(part) > 1}
+    words |= {*_SO_MANY.findall(whole)}
     words = {word for word in words if (not word[0].isdigit() or _SIZE.fullmatch(word)) and word not in _COMMON}
     return frozenset(words | ({whole} if 1 < len(whole) < 40 and whole not in _COMMON and not whole[0].isdigit() else set()))
 
 
+_SO_MANY = re.compile(r"\b\d{1,4} ?[x×*] ?([a-z]+\d\w*)(?![\w.])")
+"""`1xT4`"""
 _COMMON = frozenset(
     "ok oom the and with for on no yes of in as we to at by is it not row gpu gpus node nodes batch micro step steps same our "
     "all one tokens what had new up only best phase per from de la el en le un con avec mit und run tp pp dp cp ep".split())

@@ -294,7 +294,11 @@ class _Told:
                         found.setdefault(text, _Meant(clear, pair, len(pairs))).headings.add(heading)
             kinds = self._kinds()
             own = {text: one for text, one in found.items() if any(kinds & _kinds_of(heading) for heading in one.headings)}
-            certain = {text: one for text, one in found.items() if one.clear and (text in own or not kinds or kinds - _APART)}
+            # Of memory, money and power nobody speaks who does not say so.
+            speeds = {text for text, one in found.items() if any(_kinds_of(heading) - _APART or not _kinds_of(heading)
+                                                                 for heading in one.headings)}  # fmt: skip
+            certain = {text: one for text, one in found.items() if one.clear and (
+                text in own or text in speeds and not kinds)}  # fmt: skip
             chosen = certain or (own if some is not self.named and len(pairs) == 1 else {})
             chosen = {text: one for text, one in chosen.items() if text in own} or chosen
             most = max((len(one.headings) for one in chosen.values()), default=0)
@@ -506,7 +510,9 @@ def _slips(claim: Claim, log: float, open_: float) -> Iterator[tuple[str, bool]]
         moved = next((slip.text for slip in typed if slip.how == "the point moved"), None)
         if moved is not None:
             yield moved.replace(".", ",") if "," in claim.text else moved, True
-        elif _exchanged(decimal(claim.text), text) or any(slip.text == text and slip.how in CLEAR for slip in typed):
+        elif _exchanged(decimal(claim.text), text) or any(
+                slip.text == text and slip.how in CLEAR and (len(text) > 1 or slip.how != CLEAR[2])
+                for slip in typed):  # fmt: skip
             yield shown, True
         elif len(text) == len(decimal(claim.text)) and text[0] != claim.text[0] and text[1:] == decimal(claim.text)[1:]:
             yield shown, False

@@ -21,12 +21,13 @@ from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.lint.text.claims import scope_of
 from seatrial.notes.lint.text.figures import Figure, figures
+from seatrial.notes.lint.text.mentions import mentions, spoken_of
 from seatrial.notes.lint.text.sentences import Sentence
 from seatrial.notes.lint.usual import round_number
 from seatrial.notes.read.sentences import read_sentence
 from seatrial.notes.read.sound import MOST_COUNTED
 
-MOST_LINES, MOST_OF_A_NODE = 4000, 16
+MOST_LINES, MOST_OF_A_NODE, MOST_ROWS = 4000, 16, 60
 _AXES = re.compile(r"(?<![A-Za-z0-9_])(DP|TP|PP|CP|MP)(?:_?size)?\s?[=:]?\s?(\d{1,5})(?!\w|[.,]\d|"
                    r" ?(?:to|-|–|/|and|or|,) ?\d)")  # fmt: skip
 _NODE = (r"(?:nodes?|hosts?|box(?:es)?|servers?|knoten|n(?:oe)?uds?|nodos?|nodi|nos|knooppunt(?:en)?|wezl\w*|узл\w*|ノード|"
@@ -35,7 +36,8 @@ _A_NODE = re.compile(rf"(?<![\w.,])(\d{{1,2}}) ?(?:[x×] ?)?(?:[\w-]+ ){{0,3}}?(
                      rf"на) ?{_NODE}\b|"
                      rf"\b{_NODE} ?(?:of|with|mit|de|con|à|a|x|×|·|\*) ?(\d{{1,2}})(?!\d|[.,]\d| ?(?:cores?|GB|TB|NICs?))|"
                      r"每节点 ?(\d{1,2})|1 ?ノード ?(?:あたり|当たり) ?(\d{1,2})", re.IGNORECASE)  # fmt: skip
-_BESIDE = re.compile(r"[\s(,=:≈]*(?:(?:are|is|sind|macht|das sind|i\.e\.|that is|also|soit|c'est-a-dire|es decir|son|cioe|"
+_BESIDE = re.compile(r"(?:[ -]?(?:SXM\d?|PCIe|NVL|OAM|\d{2,3} ?GB|GPUs?))*[\s(,=:≈]*(?:(?:are|is|sind|macht|das sind|"
+                     r"i\.e\.|that is|also|soit|c'est-a-dire|es decir|son|cioe|"
                      r"sono|ou|"
                      r"or|oder|sao|dus|czyli|то есть|=)[\s,]*)*[\s(]*", re.IGNORECASE)  # fmt: skip
 """Between two counts of the same: `16 nodes (64 GPUs)`."""
@@ -82,6 +84,8 @@ def _around(tables: list[list[Row]], lines: tuple[str, ...], number: int) -> _Ar
     each = shown if len(shown) == 1 and len(rows) > 2 else told if len(told) == 1 and not shown else set()
     seqs = {row.seq for row in rows}
     value = next(iter(each), None)
+    if not scope.last:  # of what comes, how many devices it has is enough
+        rows = [row for its in tables for row in its][:MOST_ROWS]
     return _Around(rows, int(value) if value and value == int(value) else None, next(iter(seqs)) if len(seqs) == 1 else None)
 
 
@@ -123,7 +127,28 @@ def _judged(file: str, sentence: Sentence, its: list[Figure], around: _Around, l
             why = f"DP {sizes['DP']} -> {right}: so many replicas has the row of {many}"
             yield Finding(file=file, line=sentence.line, code="header-vs-row", level="warning", message=why,
                           printed=str(sizes["DP"]), proposed=str(right))  # fmt: skip
+    if len(nodes) == 1 and not devices and not axes and not each:
+        yield from _of_named(nodes[0], around, text, finding)
     yield from _of_tokens(its, around, text, finding)
+
+
+def _of_named(nodes: Figure, around: _Around, text: str, finding: Callable[..., Finding]) -> Iterator[Finding]:
+    """Nodes of the rows of one model, or one kind, where all of them have other ones: `the 70B is tuned on 8 nodes`."""
+    some = [one for one in mentions(text, around.rows) if one.heading not in ("nodes", "devices")] if around.rows else []
+    rows = spoken_of(some, around.rows)
+    sizes = {row.world for row in rows} | ({row.record.nodes for row in rows if row.shows("nodes")} & {0})
+    if len(sizes) != 1 or None in sizes or _OTHERS.search(text) or _COMPARES.search(text) or not around.each:
+        return
+    (world,) = sizes
+    right, rest = divmod(world or 0, around.each)
+    told = int(nodes.value)
+    if rest or not right or told in (right, world) or told < 2:
+        return
+    why = f"the {world} devices of {rows[0].where} are in {right} nodes of {around.each}"
+    yield finding(nodes, nodes.like(right), why, "error")
+
+
+_COMPARES = re.compile(r"\b(?:than|compared|instead|against|faster|slower|more|less|times|as)\b|->|→|[×x] ", re.IGNORECASE)
 
 
 def _of_nodes(nodes: Figure, devices: Figure, each: int | None, said: bool, around: _Around, text: str,
@@ -187,10 +212,31 @@ def _laid_out(sizes: dict[str, int], devices: int, one: Figure, around: _Around,
     yield finding(one, meant, f"{said} are {product} and not {devices}: {options}", "error", printed)
 
 
+def _of_step(told: Figure, around: _Around, text: str, finding: Callable[..., Finding]) -> Iterator[Finding]:
+    """Tokens of a step, where all rows have one batch of one length."""
+    batches = {row.get("gbs") for row in around.rows}
+    (batch,) = batches if len(batches) == 1 else (None,)
+    of_others = read_sentence(text).keys() & {"seq", "gbs", "mbs"}
+    if not batch or not around.seq or told.about or len(around.rows) < FEWEST or of_others:
+        return
+    meant = batch * around.seq
+    off = min(abs(math.log(value / times / meant)) for value in told.values for times in (1.0, 1e6 / 2**20))
+    each = {row.world for row in around.rows} | {row.record.dp for row in around.rows}
+    if off < 0.06 or any(size and told.near(meant / size, 0.06) for size in each) or off > math.log(12):
+        return
+    why = f"a batch of {batch:g} sequences of {around.seq} tokens, as all rows have it"
+    yield finding(told, told.like(meant), why, "warning")
+
+
+FEWEST = 3
+
+
 def _of_tokens(its: list[Figure], around: _Around, text: str, finding: Callable[..., Finding]) -> Iterator[Finding]:
     """A batch in sequences beside the same in tokens, where all rows have one length."""
     samples = [one for one in its if one.kind == "samples"]
     tokens = [one for one in its if one.kind in ("tokens", "tokens of a step")]
+    if not samples and len(tokens) == 1 and (tokens[0].kind == "tokens of a step" or _A_STEP.search(text)):
+        yield from _of_step(tokens[0], around, text, finding)
     if len(samples) != 1 or len(tokens) != 1 or not around.seq or read_sentence(text).get("seq"):
         return
     batch, told = samples[0], tokens[0]
@@ -208,4 +254,7 @@ def _of_tokens(its: list[Figure], around: _Around, text: str, finding: Callable[
         yield finding(told, told.like(meant), f"{batch.text} of {around.seq} tokens each, as the rows have it", "error")
 
 
+_A_STEP = re.compile(r"\b(?:an?|per|each|every|one|pro|jeder|je|ein|par|chaque|un|por|cada|ogni|per|elke) (?:training |"
+                     r"optimi[sz]er )?"
+                     r"(?:step|iteration|update|batch|schritt|pas|paso|passo|stap)\b", re.IGNORECASE)  # fmt: skip
 _EACH = re.compile(r" ?(?:a|per|each|every|pro|je|par|por) (?:step|iteration|update|batch|schritt|pas|paso)", re.IGNORECASE)

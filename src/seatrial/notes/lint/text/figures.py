@@ -27,7 +27,7 @@ _SCALE = re.compile(
     r"miljo(?:en|n)\w*|milyon|mln\.?|млн\.?|миллион\w*)|"
     r"(?P<b>B(?!F)|bn|G(?=tok)|Mrd\.?|mil(?:l?i|[jy])j?ar(?:d\w*)?(?: d[ei])?|billions?(?: of)?|"
     r"mil (?:millones|milhoes|mln)(?: de)?|miles de millones(?: de)?|bi(?:lhoes)?(?: de)?|"
-    r"mld\.?|mlrd\.?|млрд\.?|миллиард\w*)|(?P<t>T(?![FPBi])|trillions?|trilhoes|billones|Bio\.?|兆)|"
+    r"mld\.?|mlrd\.?|млрд\.?|миллиард\w*)|(?P<t>T(?![FPBi])|trillions?|trilhoes|billones|Bio\.?|трлн\.?|兆|万亿|萬億|조)|"
     r"(?P<wan>万|萬|만)|(?P<yi>億|亿|억))(?:(?![a-z])|(?=tok))", re.IGNORECASE)  # fmt: skip
 _CASED = {"m": "M", "b": "B", "t": "T"}
 """Letters that stand for many only as capitals."""
@@ -46,12 +46,14 @@ _END = r"(?![a-zа-я0-9_])"
 _STEPS = _STEP.replace("its?|", "")
 _UNITS: tuple[tuple[str, str], ...] = (
     ("device hours", rf"{_DEVICE}[ ·-]?(?:{_HOUR}|时(?!每))|(?:{_HOUR})[ -](?:de |di |von )?{_DEVICE}|卡(?:时(?!每)|小时)"),
-    ("node hours", rf"{_NODE}[ ·-](?:{_HOUR})|knotenstunden|(?:{_HOUR})[ -](?:de |di |von )?{_NODE}"),
+    ("node hours", rf"{_NODE}[ ·-](?:{_HOUR})|(?:ノード|个?节点|節点|노드)[ ·・]?(?:時間?|时(?!每)|小时|시간)|knotenstunden|"
+                   rf"(?:{_HOUR})[ -](?:de |di |von )?{_NODE}"),
     ("ms", r"ms|millisekunden?|millisecondes?|milliseconds?|milisegundos?|millisecondi|мс|ミリ秒|毫秒|밀리초"),
     ("s", _SECOND), ("minutes", r"min(?:s|uten?|utes?|utos?|uti)?|мин\w*|分(?:钟|間)?|분"),
     ("hours", rf"{_HOUR}(?![ -]\*?(?:core|coeur|kern|cpu))"), ("days", _DAY),
     ("weeks", r"weeks?|wochen?|semaines?|semanas?|settiman[ae]|недел\w*|週間?|周"),
     ("tokens", r"(?:token|jeton)s?|tok|toks|tokenow|токен\w*|トークン|令牌|词元|토큰"),
+    ("tps", r"tps"),
     ("samples", r"samples?|sequences?|seqs?|examples?|beispiele|sequenzen|echantillons|muestras|secuencias|campioni|"
                 r"サンプル|样本|샘플"),
     ("tflops", r"(?:model )?T(?:era)?FLOP(?:S|s)?(?:/s)?"), ("pflops", r"P(?:eta)?FLOP(?:S|s)?(?:/s)?"),
@@ -85,7 +87,8 @@ _LEAST = re.compile(r"(?:\b(?:more than|over|above|at least|beyond|exceeds?|uber
                     r"au moins|au-dessus de|mas de|al menos|por encima de(?:l)?|piu di|oltre|almeno|sopra|mais de|acima de|"
                     r"pelo menos|meer dan|boven|minstens|ponad|powyzej|более|больше|выше|свыше|не менее)|[>≥]|超过|超過|以上)"
                     r"\s?(?:the |de |of )?$", re.IGNORECASE)  # fmt: skip
-_MOST = re.compile(r"(?:\b(?:less than|under|below|at most|up to|within|no more than|unter|weniger als|hochstens|maximal|"
+_MOST = re.compile(r"(?:\b(?:less than|under|below|at most|(?<!adds )(?<!add )(?<!sum )(?<!sums )up to|within|"
+                   r"no more than|unter|weniger als|hochstens|maximal|"
                    r"bis zu|"
                    r"unterhalb (?:von)?|moins de|au plus|jusqu'a|en dessous de|menos de|como maximo|hasta|por debajo de(?:l)?|"
                    r"meno di|al massimo|fino a|sotto|abaixo de|no maximo|ate|minder dan|onder|hoogstens|ponizej|менее|меньше|"
@@ -93,7 +96,8 @@ _MOST = re.compile(r"(?:\b(?:less than|under|below|at most|up to|within|no more 
                    re.IGNORECASE)  # fmt: skip
 _AFTER_BOUND = re.compile(r"\s?(?:or|and|oder|ou|o|und|y) (?:more|above|better|less|fewer|mehr|plus|mas|weniger|moins|menos)\b|"
                           r"\s?(?:以上|以下|未満|以内)|\+")  # fmt: skip
-_JOINED = re.compile(r"\s?(?:to|auf|bis|a|au|al|na|до|til|naar|para|and|und|et|y|e|og|en|i|и|vs\.?|versus|against|gegen|contre|"
+_JOINED = re.compile(r"\s?(?:to|auf|bis|a|au|al|na|до|til|naar|para|and|und|et|y|e|og|en|i|и|vs\.?|versus|against|"
+                     r"instead of|rather than|statt|au lieu de|en vez de|invece di|gegen|contre|"
                      r"contra|contro|tegen|or|oder|ou|->|→|–|—|-|~|/|,|から|到|至|降到|에서|と|で)"
                      r"(?: (?:only|just|nur|bare|about|rund|solo|the|nearly|almost|now|"
                      r"as much as))?\s?", re.IGNORECASE)  # fmt: skip
@@ -200,7 +204,23 @@ def figures(sentence: str) -> tuple[Figure, ...]:
             scale = after.scale
             found.append(replace(after, text=text, start=start, end=end, values=_values(text, scale),
                                  about=_ABOUT.search(sentence[:start]) is not None, bound=""))  # fmt: skip
+        before = [one for one in found if one.end <= start]
+        if after is None and before and before[-1].kind in _TOLD_AGAIN and _AND.search(sentence, before[-1].end, start) and (
+                _ON.match(sentence, end)):  # fmt: skip
+            found.append(replace(before[-1], text=match["number"], start=start, end=end, bound="",
+                                 values=_values(match["number"], before[-1].scale)))  # fmt: skip
+            found.sort(key=lambda one: one.start)
     return tuple(sorted(found, key=lambda one: one.start))
+
+
+_TOLD_AGAIN = frozenset(("tokens a second", "device tokens a second", "samples a second", "step seconds", "tflops", "memory",
+                         "mfu"))  # fmt: skip
+_AND = re.compile(r"[^.;:()]{0,40}?(?: (?:and|und|et|y|e|en|i|и|but|och|og|against|instead of|rather than|versus|vs\.?|statt|"
+                  r"gegen(?:uber)?|contre|au lieu de|frente a|en vez de|contro|invece di|tegen|in plaats van|вместо|"
+                  r"против|not)|,) "
+                  r"(?:only |just |nur |the |with )?$")  # fmt: skip
+_ON = re.compile(r" (?:on|at|with|for|in|auf|mit|bei|sur|avec|con|su|met|op|com|em|en|na|на) \w|[.;)](?!\d)|\s*$")
+"""`3,817 tokens/s on one node and 3,647 on eight`"""
 
 
 def _values(text: str, scale: float) -> tuple[float, ...]:
@@ -240,19 +260,27 @@ def _figure(sentence: str, match: re.Match[str]) -> Figure | None:
             break
         per.add(new)
         after = more.end()
+    if times > 1.0 and name in _COUNTS and sentence[match.end()] != " " and _THE.search(sentence[max(0, start - 6) : start]):
+        return None  # `the 13B steps in 10 s`
     kind, scale, explicit = _kind(name, per, sentence, start, after)
     scale *= times
     before = sentence[max(0, match.start() - 40) : match.start()]
     values = _values(text, scale)
     if not kind or not 0 < values[0] < digits.MOST_WORKED_OUT:
         return None
-    least, most = _LEAST.search(before), _MOST.search(before) or kind in ("memory", "step seconds") and _INTO.search(before)
+    least, most = _LEAST.search(before), _MOST.search(before) or kind == "memory" and _INTO.search(before)
+    if least and _CONCERNS.search(before[: least.end()]):
+        least = None
     bound = "least" if least else "most" if most else "any" if _AFTER_BOUND.match(sentence, after) else ""
     return Figure(kind, text, start, after, values, scale, each=_BEFORE_EACH.search(before) is not None,
                   about=_ABOUT.search(before) is not None, bound=bound, explicit=explicit)  # fmt: skip
 
 
+_COUNTS = frozenset(("steps", "s", "ms", "devices", "nodes", "samples", "hours", "days"))
+_THE = re.compile(r"\b(?:the|our|der|die|das|den|le|la|les|el|il|lo|o) $", re.IGNORECASE)
 _OF_A_NAME = re.compile(r"(?:\b(?:[AHVBLP]|GH|GB|MI)\d{2,4}[A-Zs]{0,3}|SXM\d?|PCIe|Gaudi ?\d)[ (-]{1,2}$")
+_CONCERNS = re.compile(r"[A-Z][a-z]{2,} uber\s?$")
+"""`ein Antrag über 50 Mrd. Token`, behind a noun."""
 _INTO = re.compile(r"\b(?:into|in|within|passt in|tient dans|cabe en|entra in)\s?$", re.IGNORECASE)
 
 
@@ -268,6 +296,8 @@ def _kind(name: str, per: set[str], sentence: str, start: int, end: int) -> tupl
             return "node tokens a second", 1.0, True
         kind = "tokens a second" if "second" in per else "tokens of a step" if "step" in per else "tokens"
         return kind, 1.0, True
+    if name == "tps":
+        return ("device tokens a second" if "device" in per else "tokens a second"), 1.0, True
     if name == "samples":
         if "device" in per or "node" in per:
             return "", 1.0, False
@@ -315,3 +345,28 @@ def _share_of(sentence: str, start: int, end: int) -> str:
     if first is not None:
         return first[1]
     return "percent"
+
+
+_HOURS_AND_DAYS = (("hours", "days"), ("hour", "days"), ("h", "days"), ("stunden", "Tage"), ("std", "Tage"),
+                   ("heures", "jours"), ("horas", "dias"), ("ore", "giorni"), ("uur", "dagen"), ("uren", "dagen"),
+                   ("godzin", "dni"), ("часов", "дней"), ("часа", "дней"), ("小时", "天"), ("時間", "日"), ("시간", "일"),
+                   ("timmar", "dagar"), ("timer", "dager"))  # fmt: skip
+_A_WORD = re.compile(r"\s?-?([^\W\d_]+)")
+LONG, CLOSE = 48.0, 0.05
+"""From how many hours on one speaks of days."""
+
+
+def in_another_unit(number: str, rest: str, hours: float) -> str:
+    """A number with days for hours or hours for days, where that is what is wrong: `19.6 days` for 19.6 hours that are 470.
+
+    A writer tells in days what is long, in hours what is short: where the unit is that, the number is wrong. `rest`: what
+    stands behind it."""
+    match = _A_WORD.match(rest)
+    unit = match[1].casefold() if match is not None else ""
+    value = float(decimal(number.replace(" ", "")))
+    days = next((name for name, other in _HOURS_AND_DAYS if other.casefold() == unit), "")
+    other = days or next((other for name, other in _HOURS_AND_DAYS if name == unit), "")
+    right = value if days else 24 * value
+    if match is None or not other or abs(right / hours - 1) > CLOSE or (hours < LONG) != bool(days):
+        return ""
+    return f"{number}{match[0][: len(match[0]) - len(match[1])]}{other}"

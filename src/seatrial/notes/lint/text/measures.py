@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Iterator
 
+from seatrial.notes.lint.phases.quantities import OF_A_TOKEN
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.text.claims import Claim
 from seatrial.notes.lint.text.columns_of import Columns
@@ -17,7 +18,8 @@ SPEED = "speed"
 _WORDS = {
     "money": r"cheap|dear(?:er)?\b|expensive|\bcosts?\b|\bkost\b|price[ys]?|\bbill\b|\bpay|money|dollar|\beuros?\b|[$€£]|"
              r"teuer|teurer|billig|"
-             r"gunstig|kosten|kostet|\bprix\b|\bcher\b|\bcout|precio|barat|\bcar[oa]s?\b|coste|costo|custo|economic|goedko|\bduur|"
+             r"gunstig|kosten|kostet|\bprix\b|\bcher\b|\bcout|precio|barat|\bcar[oa]s?\b|coste|costo|custo|economic|"
+             r"goedko|\bduur|"
              r"дешев|дорож|стоим|tansz|drozs|koszt|便宜|费用|成本|便宜|安い|安く|コスト|비용|저렴",
     "energy": r"energ|\bk?wh\b|mwh|joule|\bstrom|electric|corrente|elektri|энерги|电量|能耗|電力量|전력량|\bcarbon|\bco2",
     "power": r"\bpower\b|\bwatts?\b|leistungsaufnahme|puissance|potencia|potenza|мощност|功耗|消費電力",
@@ -46,6 +48,10 @@ _ENDS = re.compile(r"[,;:.()] | (?:and|und|et|y|e|en|и|but|while|for) ")
 _BUT = re.compile(r"[,;] (?:but|pero|aber|doch|mais|ma|mas|maar|но|ale|men|while|whereas|though)\b")
 """What follows is of something else."""
 NEAR = 48
+
+
+def is_of(kind: str, text: str) -> bool:
+    return _PATTERNS[kind].search(text) is not None
 
 
 def bare(text: str, claim: Claim, start: int, end: int) -> str:
@@ -87,11 +93,15 @@ def kind_after(text: str, claim: Claim) -> str:
     return min(places, default=(0, ""))[1]
 
 
-def ratios(kind: str, one: Row, other: Row) -> Iterator[tuple[float, str]]:
+def ratios(kind: str, one: Row, other: Row, *, of_a_token: bool = False) -> Iterator[tuple[float, str]]:
     """What the columns of a kind give, and of hours also where nothing else tells the speed."""
     columns = Columns((one, other))
-    for name in _KINDS["hours" if kind == SPEED else kind]:
+    names = _KINDS["hours" if kind == SPEED else kind]
+    each = [name for name in names if name in (f"energy{OF_A_TOKEN}", "price of tokens") and columns.of(name)]
+    for name in each if of_a_token and each else names:
         for column in columns.of(name):
+            if not column.printed and not of_a_token:
+                continue  # which only follows from others
             a, b = column.values.get(one), column.values.get(other)
             if a and b and a > 0 and b > 0:
                 yield (math.log(b / a) if kind == SPEED else math.log(a / b)), column.heading

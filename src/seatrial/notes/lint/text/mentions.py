@@ -26,7 +26,8 @@ from seatrial.tables.tongues import lowered, plain_letters
 
 MOST_ROWS = 40
 _TO = (r"(?:to|auf|bis|a|au|al|naar|na|do|till|til|к|до|на|->|→|-|–|から|から 1?|到|扩到|增加到|에서|and|und|et|y|e|en|и|"
-       r"vs\.?|against|over|gegen|als|contre|contra|versus|than|statt|instead of|rather than|for|と)")  # fmt: skip
+       r"vs\.?|against|over|gegen|als|contre|contra|versus|than|statt|anstatt|instead of|rather than|en vez de|"
+       r"en lugar de|au lieu de|invece di|em vez de|in plaats van|вместо|for|と)")  # fmt: skip
 _JOINED = re.compile(rf"(?<![\w.,])(\d[\d,]*)(?:[ -]?(?!to\b|a\b|and\b)[^\W\d]+)?\s?(?:\([^()]*\) )?{_TO}\s*"
                      rf"(?:the |den |les |las )?(\d[\d,]*)(?![\d.,]*\d|\s?%)", re.IGNORECASE)  # fmt: skip
 _SPELLED = re.compile(rf"\b({'|'.join(SPELLED)})(?= (?:\w+ )?(?:nodes?|gpus?|chips?|cards?|devices?|knoten|karten|"
@@ -51,6 +52,15 @@ def spelled(text: str) -> str:
 def mentions(text: str, rows: Sequence[Row]) -> list[Mention]:
     """In the order of the text, in plain letters."""
     rows = rows[:MOST_ROWS]
+    if not rows:
+        return []
+    known, key = rows[0].sheet.mentioned, (text, tuple(row.index for row in rows))
+    if key not in known:
+        known[key] = _mentions(text, rows)
+    return [*known[key]]  # type: ignore[misc]
+
+
+def _mentions(text: str, rows: Sequence[Row]) -> list[Mention]:
     text = spelled(text)
     letters = text.casefold()
     found = [*_counts(text, rows), *_settings(letters, rows), *_names(letters, rows), *_numbers(text, rows),
@@ -75,7 +85,33 @@ def _counts(text: str, rows: Sequence[Row]) -> list[Mention]:
                 continue  # `per GPU`
             found.append(Mention(one.start, one.end, one.kind, one.text,
                                  frozenset(at for at, size in enumerate(its) if size == one.value)))  # fmt: skip
+    for match in _FROM_TO.finditer(text):
+        kind = "nodes" if match["node"] else "devices"
+        its = [row.record.gpus or row.world if kind == "devices" else row.record.nodes for row in rows]
+        found += [Mention(match.start(end), match.end(end), kind, match[end],
+                          frozenset(at for at, size in enumerate(its) if size == int(match[end]))) for end in ("one", "other")]
+    for match in _ANOTHER.finditer(text):
+        place = match.start()
+        kind = "nodes" if match["node"] else "devices"
+        its = [row.record.gpus or row.world if kind == "devices" else row.record.nodes for row in rows]
+        found += [Mention(place + 2 - many, match.end(), kind, str(many),
+                          frozenset(at for at, size in enumerate(its) if size == many)) for many in (2, 1)]  # fmt: skip
     return found
+
+
+_FROM_TO = re.compile(r"\b(?:(?P<node>nodes|hosts|knoten|noeuds|nodos|nodi|nos|узл\w+)|gpus|cards|chips|devices|karten|"
+                      r"cartes|tarjetas|"
+                      r"schede|placas|карт\w*) (?:from|von|de|da|di|od|с|от|van) (?P<one>\d{1,5}) (?:to|auf|bis|zu|a|до|"
+                      r"do|naar) "
+                      r"(?P<other>\d{1,5})(?![\d.,]*\d)", re.IGNORECASE)  # fmt: skip
+"""`doubling the nodes from 8 to 16`"""
+_ANOTHER = re.compile(r"\b(?:second|zweite[rnms]?|deuxieme|seconde|segund[ao]|second[ao]|tweede|втор\w{2}|drug[ai]|druh\w|"
+                      r"andra|"
+                      r"anden) (?:[^\W\d_]+ )?(?:(?P<node>nodes?|box|host|knoten|noeud|nodo|machine|rechner|узел|"
+                      r"knooppunt)|gpus?|card|"
+                      r"chip|karte|carte|tarjeta|scheda|placa|kaart|карта|device|[345]0[6-9]0|[AHVBL]\d{2,3}s?)\b",
+                      re.IGNORECASE)  # fmt: skip
+"""`a second card`: from one to two."""
 
 
 def _settings(letters: str, rows: Sequence[Row]) -> list[Mention]:
@@ -131,12 +167,19 @@ def _names(letters: str, rows: Sequence[Row]) -> list[Mention]:
         versions = not field and _VERSION.search(heading) is not None
         for at, row in enumerate(rows):
             cell = row.worded.get(heading, "") or (row.cells.get(heading, "") if numbered_too else "")
+            counts = row.cells.get(heading, "").casefold()
+            cell = cell or (counts if _SO_MANY.fullmatch(counts) else "")
             sized = {cell.casefold()} if re.fullmatch(r"\d+(?:\.\d+)?[kKMB]|\d{3,5}", cell) else set()
             if versions and _NUMBERED.fullmatch(row.cells.get(heading, "")):
                 sized = {row.cells[heading].casefold()}
+            whole = row.cells.get(heading, "")
+            sized |= {whole} if not row.worded.get(heading) and _A_DAY.fullmatch(whole) else set()
             begun = {cell.casefold()} if cell[:1].isdigit() and " " in cell and cell.upper() != cell.lower() else set()
             for word in tokens(cell) | sized | begun | _counted(cell) if len(cell) < 60 else ():
                 words.setdefault(word, set()).add(at)
+        alone = {row.cells.get(heading, "").casefold() for row in rows}
+        for word in (word for word in words if word.isdecimal() and word in alone):  # `3090` beside `2x 3090` is one of them
+            words[word] = {at for at in words[word] if rows[at].cells.get(heading, "").casefold() == word}
         taken: list[tuple[int, int]] = []
         for word, its in sorted(words.items(), key=lambda one: -len(one[0])):
             if len(its) == len(rows) or word not in letters or len(word) < 2:
@@ -174,6 +217,8 @@ def _months(letters: str, rows: Sequence[Row]) -> list[Mention]:
     return found
 
 
+_A_DAY = re.compile(r"(?:20\d\d-)?\d\d-\d\d|\d{1,2}[./]\d{1,2}\.?(?:20\d\d)?")
+"""`the job of 02-17`"""
 _VERSION = re.compile(r"versi|release|branch|commit|torch|driver|nccl|cuda|rocm|version", re.IGNORECASE)
 _NUMBERED = re.compile(r"v?\d{1,3}(?:\.\d{1,3}){1,2}")
 _SO_MANY = re.compile(r"(\d{1,2}) ?[x×] ?(?=\w*\d)(\w[\w .-]{1,24})")
@@ -185,13 +230,14 @@ def _counted(cell: str) -> set[str]:
     if match is None:
         return set()
     words = [word for word, many in SPELLED.items() if many == int(match[1])]
-    return {f"{count} {match[2]}" for count in (f"{match[1]}x", match[1], *words)}
+    named = {match[2]} if re.fullmatch(r"\d{4}", match[2]) else set()
+    return {f"{count} {match[2]}" for count in (f"{match[1]}x", match[1], *words)} | named
 
 
 _AT = re.compile(r"\b(?:[Aa]t|[Oo]n|[Bb]ei|[Aa]uf|[Ss]ur|[Cc]on) (\d{2,6})"
                  r"(?= (?:that|it|we|this|the|is|are|das|cela)\b|[.,;:](?!\d)|$)")  # fmt: skip
 _OF_DEVICES = re.compile(r"\d ?(?:GPU|chip|card|device)s?\b")
-_SHARP = re.compile(r"#(\d{1,2})(?![\w]|[.,]\d)")
+_SHARP = re.compile(r"(?:#|\bn[°º] ?|№ ?|\bn[or]\. |第 ?)(\d{1,2})(?!\w|[.,]\d)|第 ?(\d{1,2}) ?(?:行|组|次|轮|号|个)")
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _WITH = re.compile(r"(?:\b(?:with|by|run|config|mit|avec|con|com|met|as|than|vs|against) |#)(\d{1,3})"
                    r"(?![\w.,]*\d| ?%|[ -]?[a-z])|^(\d{2}) (?=\w)")  # fmt: skip
@@ -202,10 +248,11 @@ def _numbers(text: str, rows: Sequence[Row]) -> list[Mention]:
     firsts = [next(iter(row.cells.values()), "").strip("#* ") for row in rows]
     sizes = [row.record.gpus or row.world for row in rows]
     alone = [(match, frozenset(at for at, size in enumerate(sizes) if size == int(match[1]))) for match in _AT.finditer(text)]
-    sharp = [(match, numbered(list(rows), int(match[1]))) for match in _SHARP.finditer(text)]
+    sharp = [(match, numbered(list(rows), int(match[1] or match[2]))) for match in _SHARP.finditer(text)]
     found = [Mention(match.start(at), match.end(at), "#", match[at], frozenset(numbered(list(rows), int(match[at]))))
              for match in NUMBERED.finditer(text) for at in (1, 2) if match[at]]  # fmt: skip
-    found += [Mention(match.start(1), match.end(), "#", match[1], frozenset(its)) for match, its in sharp if its]
+    found += [Mention(match.start(at), match.end(at), "#", match[at], frozenset(its)) for match, its in sharp if its
+              for at in (1 if match[1] else 2,)]  # fmt: skip
     found += [Mention(match.start(1), match.end(), "devices", match[1], its) for match, its in alone
               if len(its) == 1 or its and len(alone) == 1 and _OF_DEVICES.search(text)]
     base = _BASE.search(text)
@@ -235,11 +282,13 @@ def _joined(text: str, rows: Sequence[Row], found: list[Mention]) -> list[Mentio
     return made
 
 
-_THAN_ONE = re.compile(rf"\b(?:than|as|быстрее|медленнее|over|against|vs\.?|versus|als|gegen(?:uber)?|statt|que|contre|"
-                       rf"au lieu de|instead of|"
-                       rf"rispetto a|di|dan|tegen|чем|niz) (?:with |at |mit |avec |con |bei )?(?:only |just |nur )?"
-                       rf"(\d{{1,5}}|one|{_SMALL}|einem|einer|un|uno|одного|одной)"
-                       rf"(?=[.,;:)](?!\d)|\s*$|\s(?:and|on|at|is|und|et)\b)", re.IGNORECASE)  # fmt: skip
+_THAN_ONE = re.compile(rf"\b(?:than|as|быстрее|медленнее|over|against|vs\.?|versus|als|gegen(?:uber)?|statt|anstatt|que|contre|"
+                       rf"au lieu d[e']|instead of|en vez de|en lugar de|invece di|em vez de|in plaats van|вместо|"
+                       rf"rispetto a|di|dan|tegen|чем|niz) (?:with |at |mit |avec |con |bei |on |auf |sur |на |su |"
+                       rf"op )?(?:only |just |nur )?"
+                       rf"(\d{{1,5}}|one|{_SMALL}|einem|einer|un|uno|одного|одной|одном)"
+                       rf"(?=[.,;:)](?!\d)|\s*$|\s(?:and|on|at|is|und|et|el|la|le|il|the|der|die|das|o|we|"
+                       rf"wir|nous|on)\b)", re.IGNORECASE)  # fmt: skip
 
 
 def _held_against(text: str, rows: Sequence[Row], found: list[Mention]) -> list[Mention]:

@@ -29,7 +29,7 @@ from seatrial.notes.lint.text.mentions import mentions, spoken_of
 from seatrial.notes.lint.text.sentences import Sentence
 from seatrial.tables.headings import NUMBER, decimal
 
-MOST_LINES, MOST_WAYS, MOST_FIGURES = 4000, 48, 14
+MOST_LINES, MOST_WAYS, MOST_FIGURES, SAID_AGAIN, AGAIN = 4000, 48, 14, 8, 0.03
 NEAR, OFF, CLEARLY, FAR = 0.03, 0.07, 0.03, 5.0
 """Beyond what the digits leave open: within which a law holds, from which logarithm on it is broken, where a slip of the hand
 explains it from which, and beyond which factor only such a slip or a mistaken unit does."""
@@ -44,6 +44,7 @@ LAWS: tuple[tuple[str, tuple[str, ...], float], ...] = (
     ("energy", ("device hours", "power of a device"), 1.0),
     ("energy", ("hours", "devices", "power of a device"), 1.0),
     ("carbon", ("energy", "carbon of energy"), 1.0),
+    ("energy", ("hours", "power"), 1.0),
     ("money", ("energy", "price of energy"), 1.0),
     ("energy of the site", ("energy", "overhead of the site"), 1.0),
     ("hours", ("steps", "step seconds"), 1 / 3600),
@@ -146,7 +147,9 @@ def _read(text: str) -> dict[str, list[Figure]]:
             kind = "sequence"
         elif kind == "tokens" and 1e5 <= one.value < 3e8 and (_A_STEP.search(text) or _STEPPED.match(text, one.end)):
             kind = "tokens of a step"
-        found.append(replace(one, kind=kind))
+        if not any(other.kind == kind and abs(other.value / one.value - 1) < AGAIN and 0 <= one.start - other.end < SAID_AGAIN
+                   and _AGAIN.fullmatch(text[other.end : one.start]) for other in found):
+            found.append(replace(one, kind=kind))  # `one day (24 hours)` is one
     kinds: dict[str, list[Figure]] = {}
     for one in sorted([*found, *own], key=lambda one: one.start):
         kinds.setdefault(one.kind, []).append(one)
@@ -158,6 +161,8 @@ def _read(text: str) -> dict[str, list[Figure]]:
     return kinds
 
 
+_AGAIN = re.compile(r"[ \w]{0,3}[=(（,] ?(?:i\.e\. |or )?|,? (?:or|i\.e\.|that is|=) ")
+"""Between the same said twice: `97 h = 4.0 days`."""
 _STEPPED = re.compile(r" each\b", re.IGNORECASE)
 
 
@@ -176,7 +181,7 @@ def _judged(file: str, sentence: Sentence, its: dict[str, list[Figure]], near: d
     if "devices" not in known and "hours" in known and known.keys() & {"device hours", "money"} and tables:
         many = _devices(sentence, its, tables, lines)
         known |= {"devices": [Figure("devices", str(many), -1, -1, (float(many),), 1.0)]} if many else {}
-    for kind in ("device hours", "price of a device hour", "energy"):
+    for kind in ("device hours", "price of a device hour", "energy", *(("hours",) if "power" in known else ())):
         if kind not in known and kind in near:
             known[kind] = near[kind]
     broken: list[_Broken] = []

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from seatrial.notes.lint.text.figures import plain
+from seatrial.notes.lint.text.words import SPELLED
 from seatrial.notes.read.listed import is_row_of_commas
 
 ABBREVIATED = "".join(rf"(?<!\b{one}\.)" for one in (
@@ -42,20 +43,30 @@ class Sentence:
         return next(number for start, number in reversed(self.starts) if start <= place or number == self.line)
 
 
+_FIRST = (r"fastest|slowest|quickest|cheapest|dearest|most expensive|longest|shortest|\bbest\b|\bwins\b|winner|schnellste|"
+          r"langsamste|"
+          r"gunstigste|billigste|teuerste|beste|plus rapide|plus lent|moins cher|plus cher|mas rapid|mas lent|mas barat|"
+          r"mas car|piu "
+          r"veloc|piu lent|piu economic|piu car|mais rapid|mais car|snelste|traagste|goedkoopste|duurste|быстр|дешев|"
+          r"дорог|最快|最慢|最速|最安")
 _DIGIT = re.compile(r"\d")
+_TOLD = re.compile(rf"{SPELLED.pattern}|{_FIRST}", re.IGNORECASE)
+"""A number in words, or a word of what is first."""
 _ITEM = re.compile(r"\s*(?:[-*+•] |\d{1,2}[.)] |> ?[-*] )")
 _MARKS = re.compile(r"(?<![\w*])[*`_]{1,3}(?=\S)|(?<=\S)[*`]{1,3}|\*\*")
+_LABEL = re.compile(r"\s*(?:- )?(?:[^\W\d_]+ ){0,2}[^\W\d_]{3,}[.:] ")
+"""`Totals.` before what they are: one sentence with what follows."""
 LONGEST, MOST_TOGETHER = 1500, 12
 
 
 def sentences(lines: tuple[str, ...]) -> tuple[Sentence, ...]:
-    """All that have a number; those of tables, headings and code are none."""
+    """All that have a number, in words too; those of tables, headings and code are none."""
     found: list[Sentence] = []
     block: list[tuple[int, str]] = []
     fenced = False
 
     def close() -> None:
-        if any([_DIGIT.search(line) for _, line in block]):
+        if any([_DIGIT.search(line) for _, line in block]) or any([_TOLD.search(plain(line)) for _, line in block]):
             found.extend(_split(block))
         block.clear()
 
@@ -84,7 +95,9 @@ def _split(block: list[tuple[int, str]]) -> Iterator[Sentence]:
     begin = 0
     for end in (*(match.end() for match in ENDS.finditer(text)), len(text)):
         part = text[begin:end]
-        if _DIGIT.search(part):
+        if _LABEL.fullmatch(part):
+            continue
+        if _DIGIT.search(part) or _TOLD.search(part):
             own = [(max(0, start - begin), number) for start, number in starts if start < end]
             within = [one for one in own if one[0] > 0] or []
             first = [(0, next(number for start, number in reversed(starts) if start <= begin))]

@@ -18,7 +18,7 @@ import re
 import statistics
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from seatrial.notes.lint import digits
@@ -27,26 +27,32 @@ from seatrial.notes.lint.models.devices import OF_DEVICES_SOLD
 from seatrial.notes.lint.phases.totals import is_aggregate
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
-from seatrial.notes.lint.text.claims import MOST_ROWS, Scope, named, scope_of, surely
+from seatrial.notes.lint.text.claims import MOST_ROWS, Scope, heading_words, named, scope_of, surely
 from seatrial.notes.lint.text.columns_of import Column, Columns
 from seatrial.notes.lint.text.figures import Figure, figures
+from seatrial.notes.lint.text.mentions import mentions, two_sides
 from seatrial.notes.lint.text.sentences import Sentence
+from seatrial.notes.lint.text.sides import apart, having_all
 from seatrial.notes.lint.text.summed import ADDED, IN_ALL
+from seatrial.tables.headings import NUMBER, decimal
 from seatrial.tables.tongues import in_english, plain_letters
 
 MOST_LINES = 4000
-NEAR, VAGUE, FAR, PLAIN_FAR = 0.03, 0.15, 25.0, 11.0
+NEAR, VAGUE, FAR, FARTHEST, PLAIN_FAR = 0.03, 0.15, 25.0, 4000.0, 11.0
 """Within which a figure is that of a row, as means of other steps are; that is about it; beyond which factor it is of
 something else."""
 SAME = 0.045
 GIB = 1.073741824
+MISTAKEN = (24.0, 60.0, 1000.0, 3600.0)
+"""Hours for days, minutes, thousands, seconds."""
 CLEAR = ("the point moved", "two digits exchanged", "a digit too many")
 KINDS = frozenset(("step seconds", "tokens a second", "device tokens a second", "node tokens a second", "samples a second",
                    "tflops", "pflops", "memory", "mfu", "hfu", "efficiency", "hours", "device hours", "node hours", "money",
-                   "tokens", "energy"))  # fmt: skip
+                   "tokens", "energy", "price of tokens", "energy of a token", "price of a device hour"))
 _RATES = frozenset(("tokens a second", "device tokens a second", "node tokens a second", "samples a second", "tflops", "pflops",
                     "mfu", "hfu", "efficiency"))  # fmt: skip
-_COSTS = frozenset(("step seconds", "memory", "hours", "device hours", "node hours", "money", "energy"))
+_COSTS = frozenset(("step seconds", "memory", "hours", "device hours", "node hours", "money", "energy", "price of tokens",
+                    "energy of a token", "price of a device hour"))  # fmt: skip
 _OTHERS = re.compile(
     r"\b(?:papers?|report\w*|authors?|others|elsewhere|published|claims?|claimed|vendors?|they|their|theor\w+|targets?|goals?|"
     r"expect\w*|hope[sd]?|should|would|could|might|data ?sheets?|spec|specs|nominal|planned|plans?|budget\w*|quota|"
@@ -137,6 +143,9 @@ _GOES = re.compile(r"\b(?:from|von|vom|de|du|des|desde|da|dal|dalla|van|z|od|с|
 _MEAN = re.compile(r"\b(?:mean|average[ds]?|averages? out|avg\.?|on average|im (?:Mittel|Schnitt)|Mittelwert|durchschnittlich|"
                    r"en moyenne|moyenne|en promedio|promedio|media|in media|em media|media|gemiddeld|srednio|srednia)\b|"
                    r"平均|среднем|среднее|평균", re.IGNORECASE)  # fmt: skip
+_USUAL = re.compile(r"\b(?:typical\w*|usual\w*|mostly|mean|median|average|around|roughly|ublich\w*|meist\w*|normal\w*|"
+                    r"habituel\w*)\b",
+                    re.IGNORECASE)  # fmt: skip
 _OF_STEPS = re.compile(r"\b(?:mean|average|median|averaged)s?\b.{0,30}?\b(?:steps?|iterations?|its?|minutes|batches|"
                        r"updates|runs|"
                        r"windows?|seeds|repeats|hours|days of)\b", re.IGNORECASE)  # fmt: skip
@@ -150,6 +159,16 @@ _ALL_ROWS = re.compile(r"\b(?:all|the) (?:rows|runs|settings|table)\b|\b(?:table
                        re.IGNORECASE)  # fmt: skip
 
 
+_A_RUN = re.compile(r"\b(?:an?|per|each|one|the|pro|ein|je|par|un|une|por|una|cada|ogni|per|een) (?:run|job|row|line|lauf|"
+                    r"zeile|essai|"
+                    r"ligne|ensayo|prueba|fila|prova|riga|ejecucion|linha|execucao|regel)\b", re.IGNORECASE)  # fmt: skip
+
+
+def stands_in(heading: str, text: str) -> bool:
+    """Whether a word of a heading stands in a text."""
+    return any(len(word) > 3 and word in text.casefold() for word in heading_words(heading).split())
+
+
 def check(sheet: Sheet) -> list[Finding]:
     found: list[Finding] = []
     for file, text in sheet.prose.items():
@@ -160,6 +179,17 @@ def check(sheet: Sheet) -> list[Finding]:
         for sentence in text.sentences:
             found += spoken.judged(sentence)
     return found
+
+
+_PEAK_OF = re.compile(r"\b(?:dense )?(?:b?fp?\d{1,2}|tf32) (?:tensor )?(?:peak|spitze)", re.IGNORECASE)
+
+
+_POINTS = re.compile(rf"(?<![\w.,])({NUMBER.pattern})[ -]?(?:%-?|percentage |percent |prozent-?)?(?:points?|pts?\b|pp\b|"
+                     rf"punkte?n?\b|"
+                     rf"puntos?\b|punti\b|pontos?\b|punten\b|пункт\w*|ポイント|百分点)", re.IGNORECASE)  # fmt: skip
+_OF_SHARES = (("mfu", re.compile(r"\bmfu\b|utili|auslastung|利用率", re.IGNORECASE)),
+              ("hfu", re.compile(r"\bhfu\b", re.IGNORECASE)),
+              ("efficiency", re.compile(r"effi[czk]|eficien|効率|效率|эффект", re.IGNORECASE)))  # fmt: skip
 
 
 @dataclass
@@ -181,18 +211,50 @@ class _Spoken:
 
     def judged(self, sentence: Sentence) -> Iterator[Finding]:
         mean = _MEAN.search(sentence.text) is not None
-        its = [one for one in figures(sentence.text) if one.kind in KINDS or mean and one.kind == "factor"]
-        if not its or _OTHERS.search(sentence.text):
+        its = [one for one in figures(sentence.text) if one.kind in KINDS or mean and one.kind in ("factor", "percent")]
+        if not its and _POINTS.search(sentence.text) is None or _OTHERS.search(sentence.text):
             return
         scope = scope_of(self.tables, self.lines, sentence.line)
         near = list(scope.last) if scope.near else []
         if not near:
             return
         if any(one.kind == "tokens" for one in its):  # how long those take is reckoned elsewhere
-            its = [one for one in its if one.kind not in ("hours", "device hours", "money")]
+            its = [one for one in its if one.kind not in ("hours", "device hours")]
+        its = list(self._of_tokens(sentence.text, its, near))
         about = _About(self, sentence, its, near, scope)
+        if "p" in sentence.text or not sentence.text.isascii():
+            yield from about.points()
+        exchanged = about.exchanged()
+        if exchanged is not None:
+            yield exchanged
+            return
         for one in its:
             yield from about.told(one)
+
+
+    def _of_tokens(self, text: str, its: list[Figure], near: list[Row]) -> Iterator[Figure]:
+        """The figures, those of money and energy as the price of a token where the sentence says of how many they are."""
+        tokens = [one.value for one in its if one.kind == "tokens"]
+        if (many := _SO_MANY_TOKENS.search(text)) is not None and not tokens:
+            tokens = [1e6 if re.match(r"million|mio|mln|млн|m$", many[1], re.IGNORECASE) else 1e9]
+        if not tokens and _DEVICE_HOUR.search(text) and self.of(near).of("price of a device hour"):
+            its = [replace(one, kind="price of a device hour") if one.kind == "money" else one for one in its]
+        for one in its:
+            kind = {"money": "price of tokens", "energy": "energy of a token"}.get(one.kind, "")
+            if not kind or not tokens or not self.of(near).of(kind) and not self.of(near).of("tokens"):
+                yield one
+            elif len(tokens) == 1 and self.of(near).of(kind):
+                values = tuple(value / tokens[0] for value in one.values)
+                yield replace(one, kind=kind, values=values, scale=one.scale / tokens[0])
+
+
+_DEVICE_HOUR = re.compile(r"\b(?:an?|per|each|eine?|je|pro|une?|par|una?|por|cada|ogni|per|een|na|за) (?:GPU|chip|card|"
+                          r"device|TPU|karten|[AHB]\d00)[- ]?(?:hour|h|stunde|uur)\b|\b(?:heure|hora|ora)[- ](?:de )?GPU\b",
+                          re.IGNORECASE)  # fmt: skip
+_SO_MANY_TOKENS = re.compile(r"\b(?:per|pro|je|par|por|le|the|el|il|o|der|die|das|each|a|al|na|za|za|за|na|1)\s?(?:1 ?)?"
+                             r"(milliard\w*|billion\w*|mrd\.?|mld\.?|miliard\w*|млрд\.?|million\w*|mio\.?|mln\.?|млн\.?|b|"
+                             r"m|bn) ?"
+                             r"(?:de |di |of )?(?:tok|jet|ток)", re.IGNORECASE)  # fmt: skip
 
 
 @dataclass
@@ -214,7 +276,8 @@ class _About:
     def named(self) -> list[Row]:
         if self._named is None:
             numbers = {one.text for one in self.figures}
-            some = [(row, by - numbers) for row, by in named(self.sentence.text, self.scope, []) if row in self.near]
+            text = _PEAK_OF.sub(lambda match: " " * len(match[0]), self.sentence.text)
+            some = [(row, by - numbers) for row, by in named(text, self.scope, []) if row in self.near]
             some = surely([(row, by) for row, by in some if by])
             rows = [row for row, _ in some]
             if len(rows) > 1:  # those that other figures of the sentence are of
@@ -229,6 +292,51 @@ class _About:
     def _has(self, row: Row, one: Figure) -> bool:
         return any((value := column.values.get(row)) and one.near(value, 0.002)
                    for column in self.spoken.of(self.near).of(one.kind))  # fmt: skip
+
+    def exchanged(self) -> Finding | None:
+        """Two figures of one kind, each of which is that of the other one's row: `66 on A and 93 on B`."""
+        if len(self.figures) != 2 or self.figures[0].kind != self.figures[1].kind or any(one.bound for one in self.figures):
+            return None
+        first, second = sorted(self.figures, key=lambda one: one.start)
+        some = [one for one in mentions(self.text, self.near) if all(
+            one.end <= its.start or its.end <= one.start for its in self.figures)]  # fmt: skip
+        ends = {True: (first.end, second.start, second.end, len(self.text)), False: (0, first.start, first.end, second.start)}
+        for start, end, other, last in ends.values():
+            rows = [having_all([one for one in some if begin <= one.start < stop], self.near)
+                    for begin, stop in ((start, end), (other, last))]  # fmt: skip
+            if any(len(its) != 1 for its in rows) or rows[0] == rows[1]:
+                continue
+            for column in self.spoken.of(self.near).of(first.kind):
+                one, two = (column.values.get(its[0]) for its in rows)
+                if one and two and abs(one / two - 1) > 2 * NEAR and first.near(two, 0.01) and second.near(one, 0.01) and not (
+                        first.near(one, NEAR) or second.near(two, NEAR)):  # fmt: skip
+                    right = first.like(one)
+                    where = f"{rows[0][0].where} has {right}, and {rows[1][0].where} {second.like(two)}"
+                    return self._finding(first, column, right, f"exchanged with {second.text}: {where}", "error")
+        return None
+
+    def points(self) -> Iterator[Finding]:
+        """By how many points a share differs between the two rows that are named, or over all of the column."""
+        match = _POINTS.search(self.text)
+        if match is None or len(list(_POINTS.finditer(self.text))) > 1:
+            return
+        kind = next((kind for kind, pattern in _OF_SHARES if pattern.search(self.text)), "")
+        columns = self.spoken.of(self.near).of(kind) if kind else []
+        if len(columns) != 1 or len(columns[0].values) < 2:
+            return
+        column, both = columns[0], two_sides(mentions(self.text, self.near), self.near)
+        if both is None or any(len(side) != 1 for side in both):
+            return
+        one, two = (column.values.get(side[0]) for side in both)
+        if one is None or two is None:
+            return
+        said, off, half = float(decimal(match[1])), abs(one - two), 0.5 * 10.0 ** -digits.places(match[1])
+        if abs(said - off) <= half + max(0.2, 0.06 * off):
+            return
+        right = f"{off:.{digits.places(match[1])}f}".replace(".", "," if "," in match[1] else ".")
+        figure = Figure("points", match[1], match.start(1), match.end(1), (said,), 1.0)
+        why = f"so much {both[0][0].where} and {both[1][0].where} differ by"
+        yield self._finding(figure, column, right, why, "error")
 
     def told(self, one: Figure) -> Iterator[Finding]:
         if _MEAN.search(self.text):
@@ -257,8 +365,11 @@ class _About:
             typed = next((slip for slip in slips if slip.how in CLEAR), None)
             if loosely and typed is None and (not sure or abs(off - 1) < SAME) or abs(off - 1) < self._least(one):
                 return
-            far = FAR if typed is not None else 2.0 if one.kind == "memory" else PLAIN_FAR
-            if not 1 / far < off < far or (not sure and not self.named or _VARIED.search(self.text)) and typed is None:
+            mistaken = sure and any(abs(abs(math.log(off)) - math.log(times)) < 0.02 for times in MISTAKEN)
+            far = FARTHEST if mistaken else FAR if typed is not None else 2.0 if one.kind == "memory" else PLAIN_FAR
+            varied = _VARIED.search(self.text[: one.start] + self.text[one.end :]) is not None  # `a day` is of its unit
+            varied = varied and not self._beside_another(one)
+            if not 1 / far < off < far or (not sure and not self.named or varied) and typed is None:
                 return
             plainly = sure and (one.explicit or _STEPPED.search(self.text) is not None or typed is not None)
             level: Level = "error" if plainly else "warning"
@@ -267,6 +378,11 @@ class _About:
             level = "warning" if self._foreign else level
             how = f" ({typed.how})" if typed is not None else ""
             yield self._finding(one, column, right, f"no row has it, and {why}{right}{how}", level)
+
+    def _beside_another(self, one: Figure) -> bool:
+        """Whether another figure of its kind is that of a row: `12.3 s instead of 13.1`."""
+        return any(other is not one and other.kind == one.kind and self._has(row, other)
+                   for other in self.figures for row in self.near)  # fmt: skip
 
     def _is_added(self, one: Figure, columns: list[Column]) -> bool:
         """Whether it is what two or three rows below each other have together."""
@@ -308,12 +424,22 @@ class _About:
                 for row, value in column.values.items():
                     if any(one.near(value * times, share if times == 1.0 else min(share, 0.01)) for times in _shares(row, one)):
                         return True
-                added = [math.fsum(values), statistics.fmean(values), statistics.median(values)]
+                added = [math.fsum(values)]
+                added += [statistics.fmean(values), statistics.median(values)] if one.about or _USUAL.search(self.text) else []
                 if any(one.near(value, share) for value in added):
                     return True
-                if len(values) <= MOST_ROWS and any(one.near(abs(a - b), 0.002) for a, b in itertools.combinations(values, 2)):
+                of_named = [value for row, value in column.values.items() if row in self.named]
+                if len(of_named) > 1 and one.near(math.fsum(of_named), share):
+                    return True
+                if self._differ and len(values) <= MOST_ROWS and any(
+                        one.near(abs(a - b), 0.002) for a, b in itertools.combinations(values, 2)):  # fmt: skip
                     return True
         return self._is_printed(one)
+
+    @cached_property
+    def _differ(self) -> bool:
+        """Whether the sentence may tell how much rows differ, or what one has more than another."""
+        return _DIFFERS.search(self.text) is not None or _COMPARES.search(self.text) is not None and not _GOES.search(self.text)
 
     def _is_printed(self, one: Figure) -> bool:
         """In a cell of any column, or in another line."""
@@ -336,13 +462,15 @@ class _About:
         if _VARIED.search(self.text) or not all(row in column.values for column in columns) or len(columns) != 1:
             return
         column = columns[0]
-        others = [value for mate, value in column.values.items() if mate is not row]
         own = column.values[row]
-        if any(one.near(own * times, SAME) for times in _shares(row, one)) or not any(one.near(v, 0.003) for v in others):
+        ways = _shares(row, one)
+        if any(one.near(own * times, SAME) for times in ways) or not any(
+                one.near(value * times, 0.003) for mate, value in column.values.items() if mate is not row
+                for times in _shares(mate, one)):  # fmt: skip
             return
         if any(row.get(name) == one.value for name in ("sec_per_it", "tflops")):
             return
-        right = one.like(own)
+        right = one.like(min((own * times for times in ways), key=lambda value: abs(math.log(one.closest(value) / value))))
         yield self._finding(one, column, right, f"another row has it, and {row.where} has {right}", "warning")
 
     # -- what it should be
@@ -355,7 +483,13 @@ class _About:
             each = each or one.kind == "tokens a second" and all(its.kind == "device tokens a second" for its in columns)
             its = [(column, value * times) for column in columns if (value := column.values.get(row))
                    for times in (_shares(row, one) if each else (1.0,))]  # fmt: skip
-            return min(its, key=lambda pair: min(abs(math.log(value / pair[1])) for value in one.values), default=None)
+
+            def off(pair: tuple[Column, float]) -> float:
+                return min(abs(math.log(value / pair[1])) for value in one.values)
+
+            own = [pair for pair in its if pair[0].kind == one.kind]
+            close = [pair for pair in its if off(pair) < math.log(3)]
+            return min(close or own or its, key=off, default=None)  # what is far off is of its own kind, if of any
 
         if (word := _DIFFERS.search(self.text)) is not None:
             apart = self._difference(one, kin, columns)
@@ -385,6 +519,8 @@ class _About:
         if kin or len(columns) != 1 or one.kind not in _COSTS | {"tflops", "device tokens a second"}:
             return None
         column, rows = columns[0], self.named
+        if len(rows) == 1 and (twin := self._twin(rows[0])) is not None:
+            rows = [rows[0], twin]
         values = [column.values[row] for row in rows if row in column.values]
         furthest = not rows and _BEST.search(self.text) and _WORST.search(self.text)
         values = list(column.values.values()) if furthest else values
@@ -392,6 +528,15 @@ class _About:
             return None
         off = max(values) - min(values)
         return (column, off, "the rows differ by ", True) if off > 2 * one.half else None
+
+    def _twin(self, row: Row) -> Row | None:
+        """The one row that differs from it in what is named, and in nothing else that is chosen."""
+        some = mentions(self.text, self.near)
+        mates = [mate for mate in self.near if mate is not row and len(apart(row, mate)) == 1]
+        at = self.near.index(row)
+        named = {one.heading for one in some if at in one.rows}
+        mates = [mate for mate in mates if apart(row, mate) <= named or len(mates) == 1]
+        return mates[0] if len(mates) == 1 else None
 
     def _by_slip(self, one: Figure, values: list[tuple[Column, float]], fine: int) -> tuple[Column, float, str, bool] | None:
         """The one value from which a slip of the hand leads."""
@@ -461,12 +606,16 @@ class _About:
     def _mean(self, one: Figure) -> Iterator[Finding]:
         """Of the rows above, where the sentence counts as many; else it lies between the least and the most of all."""
         near = [column for column in self.spoken.of(self.near).of(one.kind) if len(column.values) > 1]
+        if one.kind == "percent":  # of the one column of percentages whose heading it repeats, or that there is
+            near = [column for column in near if stands_in(column.heading, self.text)] or near
+            near = near if len(near) == 1 else []
         every = [value for rows in self.spoken.tables for column in self.spoken.of(rows).of(one.kind)
                  for value in column.values.values()]  # fmt: skip
         counted = _COUNTED.search(in_english(self.text))
         many = (_COUNTS.get(counted[1].casefold()) or (int(counted[1]) if counted[1].isdecimal() else 0)) if counted else 0
         open_ = NEAR + one.half / one.value
-        if near and (many == len(near[0].values) or _ALL_ROWS.search(self.text)):
+        of_all = _ALL_ROWS.search(self.text) or _A_RUN.search(self.text) or one.kind == "percent" and not self.named
+        if near and (many == len(near[0].values) or of_all and (not many or many > len(near[0].values))):
             values = [*near[0].values.values()]
             ways = [statistics.fmean(values), statistics.median(values), statistics.harmonic_mean(values)]
             if all(abs(one.closest(way) / way - 1) > open_ + 0.02 for way in ways):

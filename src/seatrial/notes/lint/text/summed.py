@@ -28,7 +28,9 @@ from seatrial.tables.headings import NUMBER
 
 FEWEST, MOST_ROWS, MOST_LISTED = 2, 500, 12
 IN_ALL = re.compile(r"\b(?:in total|totals?|total(?:ling|led)|all in all|sums? (?:up )?to|adds? up to|combined|"
-                     r"so far|insgesamt|zusammen|gesamt|au total|en total|in totale|итого|всего|in all|somando|(?:al)?together|"
+                     r"so far|insgesamt|zusammen|gesamt|au total|en total|in totale|итого|всего|totaux|totales|totali|"
+                     r"totais|in all|somando|suman|somam|sommano|summieren sich|totalisent|totalizan|amounts? to|"
+                     r"(?:al)?together|"
                      r"overall|sums?|summe|somme|suma|soma|somma|totale|totaal|itogo|(?:the )?(?:whole|entire) "
                      r"(?:training|run|campaign|project|schedule|pre-?training)|tutti insieme|nel complesso|samen|razem|"
                      r"tillsammans|all of (?:it|them|this|that)|the lot|the (?:whole )?bill|everything|le tout|tutto|alles|"
@@ -41,9 +43,9 @@ _OF_THE_ROWS = re.compile(r"\b(?:sums?|totals?) of (?:the|all|these|those)\b|\b(
                           r"\b(?:coluna|columna|colonn[ea]|Spalte)\b|столбц",
                           re.IGNORECASE)  # fmt: skip
 """Words by which a sentence says that its total is of the rows, and of nothing else."""
-_WORDS = ("total", "together", "overall", "insieme", "complesso", "samen", "razem", "tillsammans", "all in all", "sum",
-          "add", "combined", "so far", "gesamt", "zusammen", "итого", "всего", "in all", "soma", "todo", "en tout", "somma",
-          "aufsumm", "whole", "entire", "somme", "합계", "총합", "the lot", " bill", "all of", "all t", "all f",
+_WORDS = ("total", "totaux", "together", "overall", "insieme", "complesso", "samen", "razem", "tillsammans", "all in all",
+          "sum", "add", "combined", "so far", "gesamt", "zusammen", "итого", "всего", "in all", "soma", "todo", "en tout",
+          "somma", "aufsumm", "whole", "entire", "somme", "합계", "총합", "the lot", " bill", "all of", "all t", "all f",
           "everything", "le tout", "tutto", "alles", "ganze", "%", "合計", "总计", "合计", "總計")  # fmt: skip
 """Without one of these, in small letters, a text has no such sentence."""
 _LIST_OF_TOTALS = re.compile(

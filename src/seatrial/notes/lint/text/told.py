@@ -93,7 +93,10 @@ def _of_peak(file: str, number: int, line: str, text: Prose) -> Iterator[Finding
     for match in _OF_PEAK.finditer(line):
         tflops, said = float(match[1]), float(match[2])
         told = {*peaks_in(text.spoken)}
-        known = {*(text.device.peak_tflops.values() if text.device is not None else ())}
+        # Where the sentence says which peak it means, no other one excuses it.
+        own = {peak for peak in told if re.search(rf"(?<![\d.,]){peak:g}(?![\d.,]*\d)", line)}
+        known = {*(text.device.peak_tflops.values() if text.device is not None and not own else ())}
+        told = own or told
         if len(told) == 1 and min(told) > 0 and not any(_near(said, 100 * tflops / peak) for peak in told | known if peak):
             peak = told.pop()
             meant = f"{100 * tflops / peak:.{digits.places(match[2])}f}"

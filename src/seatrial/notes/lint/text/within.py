@@ -24,7 +24,7 @@ from seatrial.notes.lint.text.figures import figures
 from seatrial.notes.lint.text.sentences import Sentence, each
 from seatrial.tables.headings import NUMBER, decimal
 
-MOST_LINES, POINTS, NEAR, FAR, SHORT = 4000, 2.5, 0.06, 12.0, 4
+MOST_LINES, POINTS, NEAR, FAR, SHORT, STRICT = 4000, 2.5, 0.06, 12.0, 4, 3.0
 _KINDS = frozenset(("tokens a second", "device tokens a second", "samples a second", "step seconds", "hours", "money", "energy",
                     "memory", "tflops", "device hours", "node hours", "mfu", "power", "tokens"))  # fmt: skip
 _N = rf"(?<![\w.,-])(?P<number>{NUMBER.pattern})"
@@ -40,15 +40,28 @@ _SAYS = (r"(?:i\.e\.,?|that is|which is|that's|so|d\.h\.|das sind|das ist|also|s
 _SO = re.compile(
     rf"\s?[^\d.;]{{0,24}}?(?:[,:(=、，]|\b{_SAYS})\s?(?:{_SAYS} )?"
     r"(?:(?:an?|the|den|dem|le|el|il|about|around|roughly|rund|etwa|environ|un|una|ein|einen|um|by|a good) )*"
-    r"(?:(?:factor|Faktor|facteur|fattore|gain|speed-?up|ratio) )?(?:(?:of|von|de|di|um) )?[+~≈-]?$",
+    r"(?:(?:factor|Faktor|facteur|fattore|fator|gain|speed-?up|ratio|loss|drop|decrease|reduction|increase|saving|Verlust|"
+    r"Gewinn|"
+    r"Ruckgang|Zuwachs|perte|baisse|hausse|perdida|caida|mejora|aumento|perdita|calo|guadagno|perda|queda|ganho|verlies|winst|"
+    r"strata|zysk|потеря|прирост|падение|рост|выигрыш) )?(?:(?:of|von|de|di|um) )?[+~≈-]?$",
     re.IGNORECASE)  # fmt: skip
 _IDEAL = re.compile(
     rf"\bideal\w*[^.;]{{0,40}}?\b(?:would be|is|are|ware|waren|ist|serait|seria|sarebbe|=|:)\s(?P<ideal>{NUMBER.pattern})x?"
     r"[^.;\d]{0,40}?\b(?:reach|get|have|see|got|measured?|erreichen|haben|sind|obtenons|atteignons|tenemos|abbiamo)\s"
     rf"(?P<own>{NUMBER.pattern})", re.IGNORECASE)  # fmt: skip
-_SURELY = re.compile(r"i\.e\.|that is|factor|faktor|facteur|fattore|fator|speed-?up|=|\(|\bsoit|d\.h\.|das sind|das ist|\bcioe|"
+_SURELY = re.compile(r"\b(?:loss|drop|gain|increase|decrease|reduction|verlust|gewinn|ruckgang|zuwachs|perte|baisse|"
+                     r"hausse|perdida|"
+                     r"caida|mejora|perdita|calo|guadagno|perda|queda|ganho|verlies|winst|strata|zysk|потеря|прирост|also|"
+                     r"donc|dunque|luego)\b|i\.e\.|that is|factor|faktor|facteur|fattore|fator|speed-?up|=|\(|\bsoit|"
+                     r"d\.h\.|das sind|das ist|\bcioe|"
                      r"\bdus|es decir|o sea|т\.е\.|то есть|つまり|即", re.IGNORECASE)  # fmt: skip
 """What ties a ratio to two figures without a word that says of what it is."""
+_LOSS = re.compile(r"\b(?:loss|lost|less|fewer|drop(?:s|ped)?|decrease[sd]?|down|reduction|verlust|weniger|ruckgang|"
+                   r"einbusse|perte|"
+                   r"moins|baisse|perdida|menos|caida|perdita|meno|calo|perda|queda|verlies|minder|strata|mniej|потер\w+|"
+                   r"меньше)\b",
+                   re.IGNORECASE)  # fmt: skip
+"""Of what was there before, and never of what is left."""
 _SPEEDS = ("speed", "hours")
 _RATES = ("tokens a second", "device tokens a second", "samples a second", "step seconds", "tflops", "mfu")
 _ALIKE = {**dict.fromkeys(_RATES, _SPEEDS), "hours": _SPEEDS, "device hours": ("device hours", "hours"),
@@ -124,9 +137,11 @@ def _judged(file: str, sentence: Sentence, claim: Claim, first: float, second: f
     ways = {"times": [ratio], "kept": [100 / ratio], "less": [down, up], "more": [up, down], "share": [down, up, 100 / ratio]}
     every = [ratio, ratio - 1, 1 / ratio] if claim.way == "times" else [100 / ratio, down, up, 100 * ratio]
     slack = [(0.02 + loose) * one if claim.way == "times" else 1.0 + 100 * loose for one in every]
-    if any(abs(claim.value - one) <= claim.half + near for one, near in zip(every, slack)):
+    strict = claim.way == "less" and _LOSS.search(sentence.text[max(0, claim.start - 24) : claim.start + 24]) is not None
+    if any(abs(claim.value - one) <= claim.half + near for one, near in zip(every, slack)) and not (
+            strict and abs(claim.value - up) <= claim.half + 1 and abs(claim.value - down) > claim.half + STRICT):  # fmt: skip
         return
-    meant = [100 / ratio] if kept else ways[claim.way]
+    meant = [100 / ratio] if kept else [down] if strict else ways[claim.way]
     shown, half = decimal(claim.text), 1.2 * claim.half
     typed = {slip.text for one in meant for slip in digits.slips(shown, (one - half, one + half)) if slip.how in _CLEAR}
     off = abs(math.log(claim.value / meant[0]))
