@@ -67,7 +67,8 @@ _STEMS = ("fast", "quick", "best", "win", "won", "slow", "worst", "cheap", "expe
           "mejor", "gana", "peor", "mayor", "menor", "piu", "meno", "miglior", "vince", "peggio", "maggior",
           "minor", "mais", "melhor", "pior", "maior", "snel", "traag", "goedkoop", "duur", "hoog", "laag",
           "kort", "naj", "быстр", "медлен", "дешев", "дорог", "лучш", "высш", "долг", "snabb", "hurtig", "bast",
-          "bedst", "billig", "dyr", "hog", "lag", "nej", "en hizli", "最", "가장", "최", "显存", "tight", "full", "lean")  # fmt: skip
+          "bedst", "billig", "dyr", "hog", "lag", "nej", "en hizli", "最", "가장", "최", "显存",
+          "tight", "full", "lean")  # fmt: skip
 """Without one of which nothing is the first: cheaper than the patterns."""
 _COLUMNS = {"speed": ("tokens a second", "device tokens a second", "samples a second", "tflops", "mfu", "step seconds",
                       "hours"),
