@@ -303,13 +303,13 @@ class _Sentence:
         shown = one.text.replace(" ", "")
         slips = digits.slips(decimal(shown), (0.97 * meant / scale, 1.03 * meant / scale))
         mistaken = any(abs(off - math.log(times)) < 0.03 for times in (*_MISTAKEN, row.world or 8))
-        far = math.log(FARTHER if level == "error" and not one.about else FAR)
+        far = math.log(FARTHER if level == "error" and not one.about and scale < 1000 else FAR)
         if off < max(OFF, ABOUT * one.about, 1.5 * one.half / value) or off > far and not slips and not mistaken:
             return None
         moved = next((slip.text for slip in slips if slip.how == "the point moved"), "")
         level = "error" if moved else level
         unit = in_another_unit(one.text, self.text[one.start + len(one.text) :], meant) if one.kind == "hours" else ""
-        meant = meant if off <= math.log(FAR) else scale * float(f"{meant / scale:.2g}")
+        meant = meant if off <= math.log(FAR) or one.fine > 1 else scale * float(f"{meant / scale:.2g}")
         right = (moved.replace(".", ",") if "," in shown else moved) or unit or one.like(meant)
         message = f"{one.text} -> {right}: {what} take at the {rate:.4g} tokens/s of {row.where}"
         return Finding(file=self.of.file, line=self.sentence.line_at(one.start), code="aggregate", level=level, message=message,

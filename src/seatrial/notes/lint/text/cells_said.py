@@ -40,7 +40,8 @@ _COMMON = frozenset("model modell modele modelo modello params tokens token batc
                     "total notes "
                     "hours state status result comment remarks config layout setup nodes throughput sequence length "
                     "context device "
-                    "parallel micro global local value change before after against other".split())  # fmt: skip
+                    "parallel micro global local value change flops flop part "
+                    "share cost price energy hours number before after against other".split())  # fmt: skip
 
 
 def check(sheet: Sheet) -> list[Finding]:

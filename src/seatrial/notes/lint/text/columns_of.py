@@ -22,7 +22,7 @@ _FIELDS = {"step seconds": "sec_per_it", "tokens a second": "tokens_per_s",
 _ALSO = {"tokens a second": ("device tokens a second",), "device tokens a second": ("tokens a second",),
          "node tokens a second": ("tokens a second", "device tokens a second"), "hours": ("step seconds",)}  # fmt: skip
 """What else a figure may be whose unit leaves something out."""
-_WORKED_OUT = {"price of tokens": ("money", "tokens", 1.0), "energy of a token": ("energy", "tokens", 1.0),
+WORKED_OUT = {"price of tokens": ("money", "tokens", 1.0), "energy of a token": ("energy", "tokens", 1.0),
                "price of a device hour": ("money", "device hours", 1.0), "tokens a second": ("tokens", "hours", 1 / 3600)}
 """What a sentence may tell of rows that do not show it: one column over another."""
 _SPEEDUP = re.compile(r"\bspeed ?up\b|\bgain\b|\bfaster\b|\bbeschleunigung\b|\bacceleration\b")
@@ -85,7 +85,7 @@ class Columns:
                              {row: unit * value for row, value in shown.items()})
                       for kind, unit in meanings(heading)]  # fmt: skip
         kinds = {column.kind: column for column in reversed(found)}
-        for kind, (over, under, times) in _WORKED_OUT.items():
+        for kind, (over, under, times) in WORKED_OUT.items():
             if kind not in kinds and over in kinds and under in kinds:
                 one, other = kinds[over], kinds[under]
                 found.append(Column(kind, one.heading, {row: times * value / other.values[row]

@@ -216,7 +216,7 @@ def _of_step(told: Figure, around: _Around, text: str, finding: Callable[..., Fi
     """Tokens of a step, where all rows have one batch of one length."""
     batches = {row.get("gbs") for row in around.rows}
     (batch,) = batches if len(batches) == 1 else (None,)
-    of_others = read_sentence(text).keys() & {"seq", "gbs", "mbs"}
+    of_others = read_sentence(text).keys() & {"seq", "gbs", "mbs"} or _EQUATION.search(text)
     if not batch or not around.seq or told.about or len(around.rows) < FEWEST or of_others:
         return
     meant = batch * around.seq
@@ -229,6 +229,7 @@ def _of_step(told: Figure, around: _Around, text: str, finding: Callable[..., Fi
 
 
 FEWEST = 3
+_EQUATION = re.compile(r"\d\s?[x×·*=]|=\s?\d")
 
 
 def _of_tokens(its: list[Figure], around: _Around, text: str, finding: Callable[..., Finding]) -> Iterator[Finding]:

@@ -147,9 +147,11 @@ def _read(text: str) -> dict[str, list[Figure]]:
             kind = "sequence"
         elif kind == "tokens" and 1e5 <= one.value < 3e8 and (_A_STEP.search(text) or _STEPPED.match(text, one.end)):
             kind = "tokens of a step"
-        if not any(other.kind == kind and abs(other.value / one.value - 1) < AGAIN and 0 <= one.start - other.end < SAID_AGAIN
-                   and _AGAIN.fullmatch(text[other.end : one.start]) for other in found):
-            found.append(replace(one, kind=kind))  # `one day (24 hours)` is one
+        again = any([other.kind == kind and abs(other.value - one.value) < AGAIN * one.value
+                     and 0 <= one.start - other.end < SAID_AGAIN and _AGAIN.fullmatch(text[other.end : one.start])
+                     for other in found])  # fmt: skip
+        if not again:  # `one day (24 hours)` is one
+            found.append(replace(one, kind=kind))
     kinds: dict[str, list[Figure]] = {}
     for one in sorted([*found, *own], key=lambda one: one.start):
         kinds.setdefault(one.kind, []).append(one)

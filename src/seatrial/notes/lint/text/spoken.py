@@ -28,7 +28,7 @@ from seatrial.notes.lint.phases.totals import is_aggregate
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.lint.text.claims import MOST_ROWS, Scope, heading_words, named, scope_of, surely
-from seatrial.notes.lint.text.columns_of import Column, Columns
+from seatrial.notes.lint.text.columns_of import WORKED_OUT, Column, Columns
 from seatrial.notes.lint.text.figures import Figure, figures
 from seatrial.notes.lint.text.mentions import mentions, two_sides
 from seatrial.notes.lint.text.sentences import Sentence
@@ -418,6 +418,8 @@ class _About:
 
     def _is_given(self, one: Figure, share: float) -> bool:
         """Whether any row has it, of one device or all, two differ by it, or it stands anywhere else."""
+        if one.kind in WORKED_OUT and self._is_of_some(one, *WORKED_OUT[one.kind]):
+            return True
         for rows in self.spoken.tables:
             for column in self.spoken.of(rows).of(one.kind):
                 values = list(column.values.values())
@@ -435,6 +437,18 @@ class _About:
                         one.near(abs(a - b), 0.002) for a, b in itertools.combinations(values, 2)):  # fmt: skip
                     return True
         return self._is_printed(one)
+
+    def _is_of_some(self, one: Figure, over: str, under: str, times: float) -> bool:
+        """Whether it is what all rows that have a word of the sentence give together, one column over another."""
+        columns = self.spoken.of(self.near)
+        above, below = ([column for column in columns.of(kind) if column.kind == kind] for kind in (over, under))
+        groups = [[self.near[at] for at in mention.rows] for mention in mentions(self.text, self.near)]
+        for rows in (self.near, *groups):
+            for its, others in itertools.product(above, below):
+                total = math.fsum(others.values.get(row, 0.0) for row in rows)
+                if total and one.near(times * math.fsum(its.values.get(row, 0.0) for row in rows) / total, NEAR):
+                    return True
+        return False
 
     @cached_property
     def _differ(self) -> bool:

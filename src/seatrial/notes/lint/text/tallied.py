@@ -135,7 +135,7 @@ def _having(file: str, sentence: Sentence, tables: list[list[Row]], lines: Seque
         return []
     some = [one for one in mentions(sentence.text, rows) if one.start > match.end("n")]
     shown = [one for one in figures(sentence.text) if one.kind not in ("devices", "nodes")]
-    if len({(one.heading, one.value) for one in some}) != 1 or shown or many == len(some[0].rows):
+    if len({(one.heading, one.value) for one in some}) != 1 or shown or many == len(some[0].rows) or len(some[0].rows) < 2:
         return []
     right = words.like(match["n"], len(some[0].rows))
     message = f"{match['n']} -> {right}: so many of the {len(rows)} rows above have {some[0].value}"
@@ -145,7 +145,8 @@ def _having(file: str, sentence: Sentence, tables: list[list[Row]], lines: Seque
 
 _NOT_ALL = re.compile(r"\b(?:than|not|at least|at most|up to|about|nearly|almost|if|would|same|together|faster|slower|als|"
                       r"nicht|"
-                      r"que|non|no|mehr|weniger)\b", re.IGNORECASE)  # fmt: skip
+                      r"que|non|no|mehr|weniger|repeat\w*|again|crash\w*|died|fail\w*|lost|hung|was|after|before|during|while)\b",
+                      re.IGNORECASE)  # fmt: skip
 
 
 # ---- on how many nodes
