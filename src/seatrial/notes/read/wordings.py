@@ -18,6 +18,7 @@ _ONE_DEVICE = r"(?:GPU|device|chip|rank|card|accelerator|NPU|HPU|GCD)"
 DEVICE = (r"(?:[AHVBP]\d{2,3}s?|L\d{1,2}S?|RTX ?\d{4}|MI\d+X?|GH200|Gaudi ?\d?|[GNHTX]PUs?|GCDs?|chips|cards|devices|"
           r"accelerators|processes|ranks)")
 _OF_EACH = rf"(?!\s?(?:per|an?|on each|on every|each|/) ?(?:micro|{_ONE_DEVICE})|\s?(?:per|each)\b)"
+_OF_A_NODE = r"(?! ?(?:sequences |samples )?(?:per|on each|for each|for every) (?:[\w-]+ )?(?:nodes?|box|server)\b)"
 EACH_OF = "| a| po| по| da| zu(?: je)?| om"
 _NO_PART = "".join(f"(?<!{part} )" for part in ("ffn", "mlp", "head", "heads", "expert", "experts", "of", "is", "are",
                                                          "latent", "rank", "state", "key", "query", "value", "inner"))
@@ -96,7 +97,7 @@ _SURE: dict[str, Wording] = {
     ),
     "gbs": (
         ("batch", r"\b(?:(?:global|total|effective|overall)[ _-]?batch|batch[ _-](?:global|total|effective))(?:[ _-]?size)?"
-         rf"(?:\s*\((?=\d))?{_IS}{_N}{_NO_TOKENS}"),
+         rf"(?:\s*\((?=\d))?{_IS}{_N}{_NO_TOKENS}{_OF_A_NODE}"),
         ("gbs", rf"\bGBS{_IS}{_N}{_NO_TOKENS}"),
         ("batch", rf"(?<!micro )(?<!micro-)\bbatch(?:es)? of {_N}{_NO_TOKENS}\s?(?:sequences|samples)\b{_OF_EACH}"),
     ),
@@ -138,7 +139,7 @@ _LOOSELY: dict[str, Wording] = {
     ),
     "gbs": (
         ("batch", rf"(?<!micro )(?<!micro-)(?<!local )(?<!per )(?<![\w-]){_OF_A_DEVICE}batch{_IS}{_N}{_NO_TOKENS}{_OF_EACH}"
-         r"(?! ?[x×*] ?\d)"),
+         rf"{_OF_A_NODE}(?! ?[x×*] ?\d)"),
         ("sequences|samples", rf"\b{_N} (?:sequences|samples)(?: (?:a|per|each|in each) (?:global |optimizer )?"
          r"(?:step|iteration|update|batch)\b| ?[x×] ?\d[\d,]* ?tokens|[.,;]|$)"),
     ),

@@ -90,7 +90,7 @@ def repair(row: Row, name: str, value: object, broken: list[Broken]) -> Repair |
     like = like_row(row, name, value) if name in BELONGS else None
     if like is not None and name == "size_label" and row.record.hidden and _shape(like) == _shape(row):
         score, why = score + USUAL, f" (the shape is that of {like.where})"
-    if like is not None and name == "machine" and _holds_less(row, like):
+    if like is not None and name == "machine" and (_holds_less(row, like) or (row.record.mfu or 0.0) > 1.0):
         return None
     if like is not None and name == "machine" and _is_let_otherwise(row, like):
         score -= USUAL

@@ -158,7 +158,11 @@ def repair(row: Row, name: str, value: float, bounds: tuple[float, float], broke
     elif name[1:] not in older(tuple(row.record.printed)):  # a time before a change is as long as the model has it
         score += in_line(row, name, figure.value, value)
     if name in ("mfu", "hfu") and (not why or slip is not None and slip.how == "one digit changed"):
-        if times := _over_another_peak(row, ratio, min(tight, MEANS / 4)):
+        window = MEANS / (4 if abs(math.log(ratio)) < 1 else 2.5)  # of the far peaks there are few
+        if name == "mfu" and row.record.recompute == "full" and abs(math.log(ratio * 3 / 4)) < min(tight, MEANS / 2):
+            score, why = score + RECOMPUTED, " (the recomputed forward pass is counted)"
+            shown = like.like(figure.value * 3 / 4)
+        elif not copied and (times := _over_another_peak(row, ratio, min(tight, window))):
             score, why = score + PEAK * (1 + (not why)), " (over the peak of another device)"
             shown = like.like(figure.value / times if loose else value)
         elif not why and any(abs(math.log(ratio * a / b)) < 0.006 for a in PEAKS for b in PEAKS if a != b):

@@ -20,12 +20,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from seatrial.notes.labels import label_parameters
+from seatrial.notes.labels import bits_of, label_parameters
 from seatrial.notes.lint.columns import discover, named, ratios
 from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.headings import EXTRA
 from seatrial.notes.lint.means import NONE, WINDOW, Misses
-from seatrial.notes.lint.models.formulas import ALIKE, row_fits
+from seatrial.notes.lint.models import stated
+from seatrial.notes.lint.models.formulas import ALIKE, STATED_FORMULA, row_fits
 from seatrial.notes.lint.phases import ledger, steps
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
@@ -69,6 +70,11 @@ class Relation:
         return not self.apart and not any(self.unsaid)
 
     @functools.cached_property
+    def of_peak(self) -> bool:
+        """Whether the peak of the device is part of it, as the text or a data sheet has it."""
+        return any(name in ("peak", "said_peak") for name, _ in self.terms)
+
+    @functools.cached_property
     def by_steps(self) -> bool:
         """Whether it gives the batch by them."""
         return ("ga", -1) in self.terms
@@ -109,8 +115,11 @@ RELATIONS = (
              apart=("model", "device")),
     Relation("MFU and all tokens", (("mfu", 1), ("world", 1), ("tokens_per_s", -1), ("token_flops", -1)), exact=False,
              apart=("model", "device")),
+    Relation("MFU of the stated peak", (("mfu", 1), ("said_peak", 1), ("tflops", -1)), exact=False),
     Relation("MFU of the peak and tokens", (("mfu", 1), ("peak", 1), ("tokens_per_s_per_process", -1), ("token_flops", -1)),
              exact=False, apart=("model",)),
+    Relation("MFU of the peak and all tokens", (("mfu", 1), ("peak", 1), ("world", 1), ("tokens_per_s", -1),
+             ("token_flops", -1)), exact=False, apart=("model",)),
     Relation("MFU of the peak and time", (("mfu", 1), ("peak", 1), *_STEP, ("flops", -1), ("world", 1)), exact=False,
              apart=("model",)),
     Relation("MFU and samples", (("mfu", 1), ("world", 1), ("samples_per_s", -1), ("flops", -1)), exact=False,
@@ -136,6 +145,7 @@ RELATIONS = (
 )  # fmt: skip
 AT_ONCE = tuple(relation for relation in RELATIONS if relation.name.startswith("a micro-batch"))
 """A batch that is done in one step of accumulation: a table may keep to it without a word, and a row may not."""
+OF_STATED = "MFU of the stated peak"
 _AT_ONCE = frozenset(relation.name for relation in AT_ONCE)
 MEASURES = ("sec_per_it", "tflops", "tokens_per_s", "tokens_per_s_per_process", "samples_per_s", "mfu", "hfu", "aggr_pflops")
 _TIMED = frozenset(("sec_per_it", "tokens_per_s", "tokens_per_s_per_process", "samples_per_s"))
@@ -191,6 +201,8 @@ def term(row: Row, name: str, other: dict[str, object]) -> float | None:
 
 def _token_flops(row: Row, other: dict[str, object]) -> float:
     each, seq = _flops(row, other), other.get("seq", row.seq)
+    if not seq and row.reading is not None and row.reading.formula == STATED_FORMULA:
+        seq = row.reading.seq
     return 1.0 if each is None or not seq else each / seq  # type: ignore[operator]
 
 
@@ -198,6 +210,19 @@ def cost_of_token(row: Row) -> float | None:
     """FLOPs of a token by the reading of the table."""
     each = _flops(row, {})
     return each / row.seq if each and row.seq else None
+
+
+def attention_of(row: Row) -> tuple[float, float]:
+    """What a token costs but for attention, and what that adds; 0 where nobody knows."""
+    cost = row.sheet.costs.get((row.key, row.record.size_label))
+    if cost is not None and row.seq:
+        return cost[0], cost[1] * row.seq
+    size, attention = stated.size_of(row), max(stated.said_of(row).attentions, default=0.0)
+    if row.reading is not None and row.reading.formula == STATED_FORMULA:
+        attention = row.reading.attention
+    if size is None or not attention or not (row.layers and row.hidden and row.seq):
+        return 0.0, 0.0
+    return 6.0 * size, attention * row.layers * row.hidden * row.seq
 
 
 def _batch(row: Row, other: dict[str, object]) -> object:
@@ -214,8 +239,18 @@ def _size(row: Row, other: dict[str, object]) -> float | None:
 
 def _peak(row: Row | None) -> float | None:
     """Of the row's own device, where rows have different ones: else it is part of what is learned anyway."""
-    device = row.device if row is not None and (row.record.machine or row.names_device) else None
+    if row is None:
+        return None
+    if (said := stated.peak_of(row)) is not None:
+        return said
+    device = row.device if row.record.machine or row.names_device else None
     return None if device is None else device.peak_tflops.get("bf16") or device.peak_tflops.get("fp16")
+
+
+def _said_peak(row: Row, other: dict[str, object]) -> float | None:
+    """As the text has it: of each device, or the one that all shares are of."""
+    like = row if "machine" not in other else like_row(row, "machine", other["machine"])
+    return None if like is None else stated.peak_of(like) or stated.said_of(like).only_peak
 
 
 def _replicas(row: Row, other: dict[str, object]) -> float | None:
@@ -259,7 +294,8 @@ def _new_flops(row: Row, other: dict[str, object]) -> float | None:
         return None if like is None or like.reading is None else like.reading.per_sample(like)
     reading = row.reading
     cost, seq = row.sheet.costs.get((row.key, row.record.size_label)), other.get("seq", row.seq)
-    if cost is not None or reading is None or reading.formula == ALIKE or row.mixture:
+    mixed = row.mixture and reading is not None and reading.formula != STATED_FORMULA
+    if cost is not None or reading is None or reading.formula == ALIKE or mixed:
         return (cost[0] + cost[1] * seq) * seq if cost is not None and seq else None  # type: ignore[operator]
     shape = {name: other[name] for name in ("layers", "hidden", "seq", "tp", "pp") if name in other}
     return reading.per_sample(row, **shape)  # type: ignore[arg-type]
@@ -279,7 +315,7 @@ BELONGS = {"size_label": ("model", "label"), "machine": ("device",)}
 
 def belongs(row: Row, relation: Relation, name: str) -> bool:
     """Whether a relation is another one for another model or device."""
-    own = name == "machine" and ("peak", 1) in relation.terms
+    own = name == "machine" and not {("peak", 1), ("said_peak", 1)}.isdisjoint(relation.terms)
     return own or relation.name in row.groups or any(kind in relation.apart for kind in BELONGS[name])
 
 
@@ -351,6 +387,7 @@ _WORKED: dict[str, Callable[[Row, dict[str, object]], object]] = {
     "cp": lambda row, other: other.get("cp") or row.beside("cp") or 1,
     "ga": lambda row, other: other.get("ga") or row.beside("ga"),
     "price": lambda row, _: named.price_of(row),
+    "said_peak": _said_peak,
     "peak": lambda row, other: _peak(row if "machine" not in other else like_row(row, "machine", other["machine"])),
 }  # fmt: skip
 """The terms of relations that are no plain fields; FLOPs that nobody knows are part of what is learned."""
@@ -642,9 +679,11 @@ def _keep_learned(sheet: Sheet) -> None:
     """From here on a relation without a rule in its table or its file is not asked for."""
     learned = {(place, name[0]) for _, place, name in sheet.rules}  # type: ignore[index]
     peaks = {place for place, name in learned if name == "MFU"}
+    by_text = {row.key for row in sheet.rows if row.reading is not None and row.reading.formula == STATED_FORMULA}
     for key, relations in sheet.asked.items():
         sheet.asked[key] = tuple(r for r in relations if (key, r.name) in learned or (key[0], r.name) in learned
-                                 or r.name == "MFU" and key in peaks)  # fmt: skip
+                                 or r.name == "MFU" and key in peaks
+                                 or key in by_text and r.terms[0][0] in ("tflops", "mfu"))  # fmt: skip
 
 
 def learn(sheet: Sheet) -> list[Finding]:
@@ -783,6 +822,8 @@ def _known(name: str, unsaid: bool, any_model: bool) -> tuple[float, ...]:
         return ()
     if name == "the aggregate":
         return -math.log(1000.0), -math.log(1024.0)
+    if name == OF_STATED:
+        return (0.0,)
     if name in ("MFU", "HFU"):
         return tuple(-math.log(peak) for peak in PEAKS)
     return (0.0,) if _EXACT.get(name) or name.endswith(BY_UNITS) else (-TERA,) if any_model else ()
@@ -918,6 +959,18 @@ def _beyond_chance(offs: Offs, middle: float) -> bool:
 
 def rule_of(row: Row, relation: Relation) -> Rule | None:
     """Of its model in its table, else in its file; else a formula by which rows of any model agree to the last digit."""
+    if relation.of_peak and _has_another_peak(row, relation):
+        return None
+    learned = _learned_of(row, relation)
+    # What rows keep to closely says more than a formula that they nearly keep to.
+    near = learned is not None and (abs(learned.constant + TERA) <= WINDOW or UNSAID in key_of(row, relation))
+    rule = learned if near else _by_the_text(row, relation) or learned
+    if rule is not None:
+        return rule
+    return _by_data_sheet(row, relation) or _of_another_precision(row, relation) or _recomputed_otherwise(row, relation)
+
+
+def _learned_of(row: Row, relation: Relation) -> Rule | None:
     rules, file = row.sheet.rules, row.record.source_file
     for any_model in (False, True) if "model" in relation.apart else (False,):
         name = key_of(row, relation, any_model=any_model)
@@ -927,7 +980,61 @@ def rule_of(row: Row, relation: Relation) -> Rule | None:
             continue  # a column that nobody reads, or another model, may set what other tables have in common
         if (rule := rules.get(("file", file, name))) is not None and rule.support >= 2 and _is_kept(row, relation, rule, name):
             return rule
-    return _by_data_sheet(row, relation) or _of_another_precision(row, relation) or _recomputed_otherwise(row, relation)
+    return None
+
+
+def _by_the_text(row: Row, relation: Relation) -> Rule | None:
+    """What the formula that the text writes down makes it, which is one and the same for all models and passes."""
+    of_text = row.reading is not None and row.reading.formula == STATED_FORMULA and relation.terms[0][0] in ("tflops", "mfu")
+    if not of_text or not _in_full(row, relation):
+        return None
+    rules, key = row.sheet.rules, (relation.name, STATED_FORMULA)
+    if ("stated", row.key, key) not in rules:
+        rows = [mate for mate in row.mates[:_MOST_ROWS] if mate.tabular and not mate.planned and mate.reading == row.reading
+                and _in_full(mate, relation)]  # fmt: skip
+        offs = [(off, slack(mate, relation)) for mate in rows if (off := residue(mate, relation)) is not None]
+        near = [abs(off + TERA) for off, may in offs if abs(off + TERA) <= may + 2 * WINDOW]
+        rules["stated", row.key, key] = Rule(-TERA, statistics.median(near or [0.0]), len(near), _misses(offs, -TERA))
+    rule = rules["stated", row.key, key]
+    if rule.support < 2 or 2 * rule.support < rule.misses.rows:
+        return None
+    # Where none of those that recompute keep to it, the pass is counted in them; and none of a precision, another peak.
+    kinds: list[tuple[str, ...]] = [("recompute",), *([("machine", "dtype")] if relation.of_peak else [])]
+    for kind in kinds:
+        alike = [abs(off + TERA) <= slack(mate, relation) + 2 * WINDOW for mate in row.mates[:_FEW]
+                 if all(getattr(mate.record, name) == getattr(row.record, name) for name in kind) and _in_full(mate, relation)
+                 and (off := residue(mate, relation)) is not None]  # fmt: skip
+        if len(alike) > 1 and not any(alike):
+            return None
+    unsaid = relation.of_peak and bits_of(row.record.dtype or "") == 8 and stated.peak_of(row) is None
+    return None if unsaid else rule
+
+
+def _in_full(row: Row, relation: Relation) -> bool:
+    """Whether the row has all that is part of the relation, so that nothing is left to be learned."""
+    names = {name for name, _ in relation.terms}
+    of_text = not names.isdisjoint(("flops", "token_flops")) and (not relation.of_peak or "mfu" in names)
+    if not row.seq and "flops" in names:
+        return False
+    return of_text and ("mfu" not in names or relation.of_peak) and all(term(row, name, {}) is not None for name in names) and (
+        _flops(row, {}) is not None)  # fmt: skip
+
+
+def _has_another_peak(row: Row, relation: Relation) -> bool:
+    """Whether rows of its device and precision keep to another peak than the text is read to give, or none of them to that."""
+    own = row.sheet.rules.get(("table", row.key, key_of(row, _MFU)))
+    peak = _said_peak(row, {})
+    if own is not None and own.support >= 2 and peak is not None:
+        return abs(own.constant + math.log(peak)) > GRAVE
+    key = key_of(row, relation, any_model=True)
+    alike = [off for mate in row.mates[:_FEW] if mate.record.machine == row.record.machine
+             and mate.record.dtype == row.record.dtype and key_of(mate, relation, any_model=True) == key
+             and (off := residue(mate, relation)) is not None]  # fmt: skip
+    rule = row.sheet.rules.get(("table", row.key, key)) if len(alike) > 1 else None
+    return rule is not None and all(abs(off - rule.constant) > GRAVE for off in alike)
+
+
+_MFU = next(relation for relation in RELATIONS if relation.name == "MFU")
 
 
 def _recomputed_otherwise(row: Row, relation: Relation) -> Rule | None:
@@ -989,14 +1096,15 @@ def _by_data_sheet(row: Row, relation: Relation) -> Rule | None:
             peaks[key] = peaks.get(key, False) or name[0] == "MFU" and any(  # type: ignore[index]
                 abs(rule.constant + math.log(peak)) < EXACTLY for peak in PEAKS)  # fmt: skip
     known = peaks.get(row.key, False)
-    peak = row.device.peak_tflops.get("bf16") or row.device.peak_tflops.get("fp16")
+    peak = stated.peak_of(row) or row.device.peak_tflops.get("bf16") or row.device.peak_tflops.get("fp16")
     return Rule(-math.log(peak), 0.0, 2) if known and peak else None
 
 
 def off_by(row: Row, relation: Relation, rule: Rule, other: dict[str, object] | None = None) -> tuple[float, float] | None:
     """How far the row is from the rule, and how far it may be."""
     name = next((name for name in BELONGS if name in other), "") if other else ""
-    if other and name and belongs(row, relation, name) and not (name == "machine" and ("peak", 1) in relation.terms):
+    if other and name and belongs(row, relation, name) and not (
+            name == "machine" and not {("peak", 1), ("said_peak", 1)}.isdisjoint(relation.terms)):
         # Another model has its own rule, where its FLOPs are learned; another device its peak and its price.
         like = like_row(row, name, other[name])
         its = like and rule_of(like, relation)

@@ -12,6 +12,7 @@ import math
 
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.columns.changes import PERCENT, WAYS
+from seatrial.notes.lint.columns.named import is_let_for
 from seatrial.notes.lint.columns.points import Repair
 from seatrial.notes.lint.columns.relations import off_by, relations_of, rule_of
 from seatrial.notes.lint.phases.totals import is_aggregate
@@ -87,6 +88,10 @@ def _as_its_kind(row: Row, repair: Repair) -> int:
             alike, others = ({_in(mate, heading) for mate, its in zip(around, kin) if its is one} for one in (True, False))
             if sum(kin) > 1 and alike == {new} and others - {new}:
                 return 1
+    # `8 x L40S` and `32 x L40S` are let for the same price.
+    of_device = [mate for mate in around if mate.record.machine and mate.record.machine == row.record.machine]
+    if is_let_for(heading) and len(of_device) > 1 and {_in(mate, heading) for mate in of_device} == {new}:
+        return 1
     return 0
 
 

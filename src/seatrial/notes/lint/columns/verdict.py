@@ -21,6 +21,7 @@ from seatrial.notes.lint.columns.relations import (
     SMALL,
     Relation,
     Rule,
+    attention_of,
     is_measure,
     slack,
     term,
@@ -67,6 +68,10 @@ def report(row: Row, broken: list[Broken], repairs: list[Repair]) -> list[Findin
     if level == "error" and (all(relation in AT_ONCE for relation, _, _ in broken) or of_another_batch(row, broken)):
         level = "warning"  # it may be the one that accumulates
     row.settled = level != "info"
+    # No slip of the hand makes a rate less by just the recomputed pass, or by attention.
+    unlikely = best is None or not best.why and best.name in MEASURES and best.name not in ("tflops", "mfu", "hfu")
+    if level == "error" and unlikely and (counted := _counted_otherwise(row, broken)) is not None:
+        return [counted]
     # Two figures of another row, which agree with all else there, say more than a digit that is another one.
     stuck = best is not None and (" digit" in best.why or not best.why and is_measure(best.name))
     if level == "error" and stuck and (found := _pasted(row, broken, whole=True)):
@@ -139,6 +144,35 @@ def _pasted(row: Row, broken: list[Broken], *, whole: bool = False) -> Finding |
         message = f"{cells} are those of {mate.where}: by what else is in the row {row.column(name)} is {figure.like(value)}"
         return row.find("pasted-pair", "error", message, name=name, proposed=figure.like(value))
     return None
+
+
+def _counted_otherwise(row: Row, broken: list[Broken]) -> Finding | None:
+    """TFLOPs and MFU that go together, and are as many times what all else gives as another way to count makes them: with the
+    recomputed pass, or with as much more or less attention."""
+    offs = [off * power for relation, _, off in broken for name, power in relation.terms if name in ("tflops", "mfu")]
+    figure = row.printed("tflops")
+    if figure is None or row.record.mfu is None or len(offs) != len(broken) or max(offs) - min(offs) > NEAR_ALIKE:
+        return None
+    off = sum(offs) / len(offs)
+    ways = {AGAIN: "the recomputed forward pass is counted", -AGAIN: "the recomputed forward pass is not counted"}
+    least, attended = attention_of(row)
+    if least and attended:
+        each = {0.0: "without attention", 0.5: "with half of the attention", 2.0: "with twice the attention"}
+        ways |= {math.log((least + times * attended) / (least + attended)): f"counted {how}" for times, how in each.items()}
+    why = next((how for way, how in ways.items() if abs(off - way) < NEAR_ALIKE and abs(way) > GRAVE), None)
+    if why is None:
+        return None
+    value = figure.value / math.exp(off)
+    row.propose("tflops", value, "formula-mixed")
+    row.propose("mfu", row.record.mfu / math.exp(off), "formula-mixed")
+    row.settled = True
+    facts = "; ".join(dict.fromkeys(_fact(row, *b) for b in broken[:3]))
+    cells = f"{row.column('tflops')} {row.cell('tflops')} and {row.column('mfu')} {row.cell('mfu')}"
+    message = f"{cells} are counted by another formula than the other rows ({why}): {facts}"
+    return row.find("formula-mixed", "error", message, name="tflops", proposed=figure.like(value))
+
+
+NEAR_ALIKE, AGAIN = 0.02, math.log(4 / 3)
 
 
 _BEFORE = re.compile(r"(?:→|->|=>|⟶)\s*([\d.,]+)")

@@ -24,10 +24,13 @@ from seatrial.errors import BadInput
 from seatrial.notes.labels import is_mixture, label_parameters
 from seatrial.notes.lint.digits import Printed, overlap
 from seatrial.notes.lint.findings import Finding
+from seatrial.notes.lint.models import stated
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.spec import Model, is_gated, round_up
 
+STATED_FORMULA = "stated"
+"""The formula that the text writes down, with the parameters that it gives."""
 FORMULAS = ("sc21", "megatron-2022-old", "hardware", "palm", "parameters", "label")
 OF_TP, OF_PP = ("sc21", "megatron-2022-old"), ("megatron-2022-old",)
 """The formulas in which tensor and pipeline parallelism count."""
@@ -61,10 +64,13 @@ class Reading:
     """Seconds in one unit of the printed time."""
     each: float | None = None
     """FLOPs of one sequence where the shape is not known but rows of one model agree on them: the formula is `alike` then."""
+    attention: float = 0.0
+    """How often the text counts layers x width for each token of the sequence, beside six times the parameters."""
 
     @functools.cached_property
     def _hash(self) -> int:
-        return hash((self.formula, self.recompute, self.plain, self.vocab, self.seq, self.per, self.scale, self.each))
+        return hash((self.formula, self.recompute, self.plain, self.vocab, self.seq, self.per, self.scale, self.each,
+                     self.attention))  # fmt: skip
 
     def __hash__(self) -> int:
         return self._hash  # the key of many tables: worked out once
@@ -72,6 +78,9 @@ class Reading:
     def __str__(self) -> str:
         if self.formula == ALIKE:
             return "what the other rows of the model have"
+        if self.formula == STATED_FORMULA:
+            factor = "8" if self.recompute == "full" else "6"
+            return f"the formula of the text (factor {factor})" + (" per node" if self.per == "node" else "")
         factor = {"sc21": "96" if self.recompute == "full" else "72"}.get(
             self.formula, "8" if self.recompute == "full" else "6"
         )
@@ -89,8 +98,14 @@ class Reading:
         if other:
             layers, hidden = other.get("layers", layers), other.get("hidden", hidden)  # type: ignore[assignment]
             seq, vocab = other.get("seq", seq), other.get("vocab", vocab)  # type: ignore[assignment]
-        if not seq or row.mixture and formula != "label":
+        if not seq or row.mixture and formula not in ("label", STATED_FORMULA):
             return None
+        if formula == STATED_FORMULA:
+            parameters = stated.size_of(row)
+            if parameters is None or self.attention and not (layers and hidden):
+                return None
+            attended = self.attention * layers * hidden * seq if self.attention else 0.0  # type: ignore[operator]
+            return seq * (6.0 * parameters + attended) * (4 / 3 if self.recompute == "full" else 1.0)
         if formula == "label":
             size = label_parameters(row.record.size_label)
             whole = row.mixture and not is_mixture(row.record.size_label)  # a token passes through a part of it
@@ -206,7 +221,7 @@ class Reading:
 
     def solve_layers(self, row: Row) -> tuple[float, float] | None:
         """The range of layer counts that the printed time and TFLOPs allow."""
-        if self.formula in ("label", ALIKE):
+        if self.formula in ("label", ALIKE, STATED_FORMULA):
             return None
         return self.solve_linear(row, self.per_sample(row, layers=1), self.per_sample(row, layers=2))
 
@@ -450,6 +465,9 @@ def establish(sheet: Sheet) -> list[Finding]:
     borrow_hidden(sheet)
     for rows in sheet.files.values():
         _establish_file([row for row in rows if row.complete])
+    for key, mates in sheet.tables.items():
+        if key[1] is not None:
+            _take_what_is_stated(mates[:_MOST_ROWS])
     return [finding for rows in sheet.files.values() for finding in _report_solved(rows)]
 
 
@@ -495,6 +513,46 @@ def _establish_file(rows: list[Row]) -> None:
         row.vocab = (
             row.record.vocab or (row.reading.vocab if row.reading else None) or (usual.most_common(1)[0][0] if usual else None)
         )
+
+
+def _take_what_is_stated(mates: list[Row]) -> None:
+    """The formula and the parameters that the text has, where rows follow them within what means scatter, and hardly any row
+    follows the formula that was found."""
+    attentions = stated.said_of(mates[0]).attentions
+    done = [(row, rate) for row in mates if row.tabular and (rate := _done(row)) is not None] if attentions else []
+    follow = sum(row.reading is not None and row.reading.formula not in ("label", ALIKE) and row_fits(row, row.reading)
+                 for row, _ in done)  # fmt: skip
+    if not done or 2 * follow > len(done):
+        return
+    best, most = None, 0
+    for attention in sorted(attentions):
+        # Where attention is not counted nothing depends on the length.
+        reading = Reading(formula=STATED_FORMULA, recompute="none", attention=attention, seq=None if attention else 1)
+        agree = sum(abs(math.log(rate * (row.seq or 1) / each)) < AS_STATED + may for row, (rate, may) in done
+                    if (each := reading.per_sample(row)))  # fmt: skip
+        best, most = (reading, agree) if agree > most else (best, most)
+    if best is None or most < 2 or 2 * most < len(done):
+        return
+    for row in mates:
+        if best.per_sample(row) is not None:
+            row.reading = best
+
+
+AS_STATED = 0.025
+
+
+def _done(row: Row) -> tuple[float, float] | None:
+    """FLOPs of a token as the row has them, by TFLOPs or by a share of the peak that the text gives; and what digits leave."""
+    record, world = row.record, row.world
+    name = "tflops" if record.tflops else "mfu"
+    each = record.tokens_per_s_per_process or record.tokens_per_s and world and record.tokens_per_s / world
+    if not each and record.sec_per_it and record.gbs and world and row.seq:
+        each = record.gbs * row.seq / record.sec_per_it / world
+    tflops = record.tflops or record.mfu and record.mfu * (stated.peak_of(row) or 0.0)
+    figure = row.printed(name)
+    if not each or not tflops or figure is None:
+        return None
+    return tflops * 1e12 / each, figure.slack
 
 
 def _is_of_none(reading: Reading, mates: list[Row]) -> bool:

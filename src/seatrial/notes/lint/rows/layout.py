@@ -989,8 +989,10 @@ def experts(row: Row) -> list[Finding]:
         others = [mate.beside("ep") for mate in row.around
                   if mate is not row and model == (mate.record.size_label, mate.record.experts)]  # fmt: skip
         alike = others[0] if len(others) > 1 and len({*others}) == 1 and there % (others[0] or there + 1) == 0 else None
+        most = alike or (there if ep == 2 * there else None)  # a step of a sweep too far
         message = f"EP {ep} of {there} experts: {more}" + (f"; the other rows have {alike}" if alike else "")
-        return [row.find("experts-divisible", "error", message, name="ep", proposed=str(alike) if alike else None)]
+        message += f": {most} is meant" if most and not alike else ""
+        return [row.find("experts-divisible", "error", message, name="ep", proposed=str(most) if most else None)]
     counted = row.record.gpus or row.product or row.record.procs_per_node or row.procs != 1
     if not counted or not ep or not world or world % pp or (world // pp) % ep == 0:
         return []

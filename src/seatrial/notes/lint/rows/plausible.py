@@ -372,7 +372,8 @@ def _as_much(row: Row, memory: float) -> str | None:
         off = max(2 * (low - size), size - high, 0.0)  # what is new in a table needs more, not less
         near += [(off, one.text)] if one.how == "a digit too many" and size > max(less, default=-math.inf) else []
     (off, text), *rest = sorted(set(near)) or [(math.inf, "")]
-    return text if off < _ABOUT and (not rest or rest[0][0] > off + _ABOUT / 2) else None
+    lead = rest[0][0] - off if rest else math.inf
+    return text if off < _ABOUT and lead > _ABOUT / 2 or off < 2 * _ABOUT < lead else None
 
 
 _ABOUT = 0.4

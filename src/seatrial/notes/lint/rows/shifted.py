@@ -69,7 +69,7 @@ def _moved_back(row: Row, cells: list[str]) -> list[Finding]:
     best: tuple[tuple[int, int], int, list[str], Row] | None = None
     # What stands before the place where cells moved stays where it is.
     for at, moved in _shifts(cells, columns, stand.index(False) if foreign else len(cells), figures):
-        fit = all(map(_stands, columns, moved)) or bool(foreign or gap) and all(
+        fit = all(map(_stands, columns, moved)) or all(
             stands and cell == was or _stands(column, cell) for column, cell, was, stands in zip(columns, moved, cells, stand))
         both = _exchanged(cells, moved) if fit else None
         if both and any(_is_constant(row, columns[one].heading) for one in both):
@@ -205,7 +205,7 @@ def _shifts(cells: list[str], columns: list[Column], last: int, figures: tuple[i
         if stop - start > 1 and all(at in figures for at in range(start, stop)):
             yield start, [*cells[:start], cells[stop], *cells[start:stop], *cells[stop + 1 :]]
             yield start, [*cells[:start], *cells[start + 1 : stop + 1], cells[start], *cells[stop + 1 :]]
-    if not cells[-1].strip("-"):
+    if not cells[-1].strip("-") or cells[-1] == cells[-2]:  # or the one before it stands there again
         for at in range(1, end):
             yield at, [*cells[:at], "", *cells[at:-1]]
     for at, cell in enumerate(cells[:end]):
@@ -222,7 +222,9 @@ def _as_row(row: Row, columns: list[Column], cells: list[str]) -> Row | None:
     record, _ = row_record(columns, cells, outline=outline, where=Where(file=row.record.source_file, line=0))
     if record is None or not is_sound(record):
         return None
-    stated = {name for column in columns for name in (column.field, *column.parts)} | {"mem_unit", "time_unit"}
+    # What stands where it stood is what it was, whatever the table has made of it.
+    stated = {name for column, cell, was in zip(columns, cells, row.cells.values()) if cell != was
+              for name in (column.field, *column.parts)} | {"mem_unit", "time_unit"}  # fmt: skip
     own = {name: getattr(record, name) for name in FIELDS if name in stated}
     moved = row.record.changed({**own, "printed": dict(zip(row.record.printed, cells))})
     reading = row.reading or next((mate.reading for mate in row.around if mate.reading is not None), None)

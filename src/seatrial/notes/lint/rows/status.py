@@ -156,7 +156,22 @@ def contradicted(row: Row) -> Iterator[Finding]:
         yield row.find("outcome-vs-figures", "warning", message, name=name, proposed=proposed)
     elif not any(mate is not row and mate.record.sec_per_it and read_status(mate.cell(name)).failed for mate in row.around):
         message = f"{cell}, but a time of {time}: did it run?"
-        yield row.find("outcome-vs-figures", "warning", message, name=name)
+        blank = _blank_of_those_that_failed(row)
+        if blank is not None:  # as it stands in each of them, and as all else that is measured does in this one
+            message = f"{cell}, but a time of {time}, which no other row that failed has"
+            yield row.find("outcome-vs-figures", "warning", message, name="sec_per_it", proposed=blank)
+        else:
+            yield row.find("outcome-vs-figures", "warning", message, name=name)
+
+
+def _blank_of_those_that_failed(row: Row) -> str | None:
+    """What the other rows that failed have in place of a time, where the row has it in the place of its other figures."""
+    measured = [name for name in (*RATES, "tflops", "mem_value") if row.columns.get(name)]
+    failed = {mate.cell("sec_per_it") for mate in row.around
+              if mate is not row and read_status(mate.cell("outcome") or mate.cell("state")).failed}  # fmt: skip
+    blank = failed.pop() if len(failed) == 1 else ""
+    return blank if blank.strip("-–— ") == "" and blank and row.cell("sec_per_it") and measured and all(
+        row.cell(name) == blank for name in measured) else None  # fmt: skip
 
 
 def _of_another(row: Row) -> tuple[str, Row] | None:
