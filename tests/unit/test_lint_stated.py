@@ -93,6 +93,8 @@ def test_parameters_of_the_text(lines: list[str], label: str, parameters: float 
     (["dense tensor peak: 989 (H100), 312 (A100),", "362 (L40S), 165 (RTX 4090)."], "L40S", "", 362),
     (["peak: A100 312, H100 and GH200 989"], "H100", "", 989),
     (["Peaks: B200 2250 bf16 / 4500 fp8"], "B200", "fp8", 4500),
+    (["we divide by the peaks: B200 2250 (bf16) and 4500 (fp8), H100 989 and 1979"], "H100", "fp8", 1979),
+    (["we divide by the peaks: B200 2250 (bf16) and 4500 (fp8), H100 989 and 1979"], "B200", "bf16", 2250),
     (["MFU over the peak; H100 has 79.1 GiB"], "H100", "", None),
     (["| GPU | dense bf16 | GB |", "|---|---|---|", "| MI300X | 1307 | 192 |"], "MI300X", "", 1307),
     (["MFU rose by 25 points on v4", "peaks: v3 123, v4 275"], "v4", "", 275),

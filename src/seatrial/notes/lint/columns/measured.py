@@ -47,6 +47,8 @@ APART, CLOSELY = 0.01, 0.001
 """From how far on a slip is looked for that comes closer; and how close."""
 CHOSEN = 3.0
 """Against a figure that no other row has, in a column whose figures come again: tokens to train on, hours of a budget."""
+LISTED = 3.0
+"""For the price that all other rows of the device have."""
 MEANS = 0.04
 """By how much means over other iterations miss each other."""
 _TIME_UNITS = {1000.0: ("milliseconds", "ms-not-s"), 1e-3: ("seconds", "time-unit"), 60.0: ("seconds", "time-unit"),
@@ -153,6 +155,8 @@ def repair(row: Row, name: str, value: float, bounds: tuple[float, float], broke
     score -= ABOVE * 2 if name in ("mfu", "hfu") and value > 1.0 >= figure.value else 0.0
     if name[:1] == EXTRA and name[1:] in row.sheet.shared(row.key) and _is_chosen(row, name, value):
         score -= CHOSEN
+    if name[:1] == EXTRA and is_let_for(name[1:]) and _is_of_its_device(row, name, value):
+        score += LISTED
     if name in MEASURES:
         score += leaning(row, name, figure.value, value)
     elif name[1:] not in older(tuple(row.record.printed)):  # a time before a change is as long as the model has it
@@ -198,6 +202,13 @@ def _agree(name: str, broken: list[Broken]) -> bool:
     """Whether all relations that are broken give nearly the same figure."""
     offs = [off / power for relation, _, off in broken if (power := dict(relation.terms).get(name))]
     return len(offs) == len(broken) and max(offs) - min(offs) < APART / 4
+
+
+def _is_of_its_device(row: Row, name: str, value: float) -> bool:
+    """Whether all other rows of the device are let for such a price."""
+    others = [figure.value for mate in row.around if mate is not row and row.record.machine
+              and mate.record.machine == row.record.machine and (figure := mate.printed(name)) is not None]  # fmt: skip
+    return len(others) > 1 and all(abs(other / value - 1) < 0.006 for other in others)
 
 
 def _is_chosen(row: Row, name: str, value: float) -> bool:

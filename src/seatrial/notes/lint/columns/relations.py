@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from seatrial.notes.labels import bits_of, label_parameters
-from seatrial.notes.lint.columns import discover, named, ratios
+from seatrial.notes.lint.columns import discover, named, ratios, sums
 from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.headings import EXTRA
 from seatrial.notes.lint.means import NONE, WINDOW, Misses
@@ -502,6 +502,8 @@ def _find_more(sheet: Sheet) -> None:
     for key, mates in sheet.tables.items():
         rows = [row for row in mates[: 4 * discover.MOST_SEARCHED] if row.tabular and not row.planned]
         headings = rows[0].extras if rows else []
+        less = {parts[1] for _, parts, _ in sums.differences(rows)} if headings else set()
+        headings = [heading for heading in headings if heading not in less]  # no product of others
         several = len({row.record.size_label for row in rows}) >= ENOUGH_ROWS
         threads = rows[0].columns.get("threads") if rows else None
         whole = [*headings, *([threads] if threads else [])]
@@ -739,6 +741,8 @@ def _learned_rule(key: tuple[object, ...], offs: Offs) -> Rule | None:
     rule = _rule(offs[: 4 * _MOST_ROWS], _known(name, unsaid, of_any), most)
     if rule is None or unsaid and name == "the accumulation" and not _whole(rule) or devices and not _many(rule):
         return None
+    if name == OF_STATED and 2 * rule.support < len(offs):
+        return None  # of all devices, where most rows have several
     return None if of_any and abs(rule.constant + TERA) > 0.004 else rule
 
 

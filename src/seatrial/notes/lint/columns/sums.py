@@ -22,7 +22,7 @@ from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.headings import LATER, field_of, is_extra
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
-from seatrial.tables.headings import clean, normal
+from seatrial.tables.headings import clean, normal, older
 from seatrial.tables.worded import heading_in_english
 
 FEWEST, LEARNED, MOST_ROWS, MOST_COLUMNS = 3, 24, 200, 16
@@ -46,7 +46,7 @@ def check(sheet: Sheet) -> list[Finding]:
         rows = [row for row in mates[:MOST_ROWS] if row.tabular] if len(mates) >= FEWEST else []
         headings = list(rows[0].record.printed)[:MOST_COLUMNS] if rows else []
         headings = [heading for heading in headings if not LATER.search(heading)]
-        headings = headings if sum(map(_is_part, headings)) > 1 else []
+        headings = headings if sum(map(_is_part, headings)) > 1 or _twins(tuple(headings)) else []
         columns = {heading: column for heading in headings if sum(map(bool, column := _column(rows, heading))) >= FEWEST}
         if len(columns) > 2:
             found += _told(rows, columns)
@@ -86,7 +86,8 @@ def _column(rows: list[Row], heading: str) -> list[Figure | None]:
 
 
 def _told(rows: list[Row], columns: dict[str, list[Figure | None]]) -> Iterator[Finding]:
-    for whole, parts, kept, beside in _sums(columns):
+    apart = [] if WHOLE in columns else [(whole, parts, kept, 0.0) for whole, parts, kept in differences(rows)]
+    for whole, parts, kept, beside in (*_sums(columns), *apart):
         odd: list[tuple[Row, dict[str, float], list[float], float, dict[str, Figure]]] = []
         for at, row in enumerate(rows):
             each = [columns[heading][at] for heading in (whole, *parts)]
@@ -144,6 +145,28 @@ def _sums(columns: dict[str, list[Figure | None]]) -> Iterator[tuple[str, tuple[
                 best = max(best, (kept, tuple(parts), beside)) if kept >= max(FEWEST, 2 * broken) else best
         if best[0]:
             yield whole, best[1], best[0], best[2]
+
+
+@functools.lru_cache(maxsize=4096)
+def _twins(headings: tuple[str, ...]) -> list[tuple[str, str, str]]:
+    """Two columns of one figure, before a change and after it, and one that may be their difference."""
+    before = older(headings)
+    pairs = [(one, other) for one in headings if one in before for other in headings
+             if other not in before and field_of(one) == field_of(other) != ""]  # fmt: skip
+    return [(*pair, extra) for pair in pairs for extra in headings if _is_part(extra) and "%" not in extra]
+
+
+def differences(rows: list[Row]) -> list[tuple[str, tuple[str, str], int]]:
+    """What a figure before a change is more or less than after it: the whole, its two parts, and how many rows keep to it."""
+    found = []
+    rows = [row for row in rows[:MOST_ROWS] if row.tabular]
+    for one, other, extra in _twins(tuple(list(rows[0].record.printed)[:MOST_COLUMNS])) if len(rows) >= FEWEST else ():
+        column = _column(rows, extra)
+        for whole, part in ((one, other), (other, one)):
+            kept, broken = _kept(_column(rows, whole)[:LEARNED], [_column(rows, part), column])
+            if kept >= max(2, 3 * broken) and kept + broken >= FEWEST:
+                found.append((whole, (part, extra), kept))
+    return found
 
 
 def _left_over(whole: list[Figure | None], parts: list[list[Figure | None]]) -> float:

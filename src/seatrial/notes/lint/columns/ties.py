@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import itertools
 import math
+import statistics
 
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.columns.changes import PERCENT, WAYS
-from seatrial.notes.lint.columns.named import is_let_for
 from seatrial.notes.lint.columns.points import Repair
 from seatrial.notes.lint.columns.relations import off_by, relations_of, rule_of
 from seatrial.notes.lint.phases.totals import is_aggregate
@@ -26,7 +26,7 @@ FAR = 0.05
 
 def untied(row: Row, repairs: list[Repair]) -> list[Repair]:
     """In the order they come in."""
-    for speaks in (_upsets_no_gain, _upsets_no_sum, _keeps_closely, _as_its_kind):
+    for speaks in (_upsets_no_gain, _upsets_no_sum, _as_fast_as_kin, _keeps_closely, _as_its_kind):
         told = [speaks(row, repair) for repair in repairs]
         repairs = [repair for repair, points in zip(repairs, told) if points == max(told)]
     return repairs
@@ -37,6 +37,30 @@ def _keeps_closely(row: Row, repair: Repair) -> int:
     new = {repair.name: repair.value}
     return sum(found is not None and abs(found[0]) <= CLOSELY for relation in relations_of(row)
                if (rule := rule_of(row, relation)) is not None for found in [off_by(row, relation, rule, new)])  # fmt: skip
+
+
+def _as_fast_as_kin(row: Row, repair: Repair) -> int:
+    """Not where a rate is what the other rows of the model have for a device, by what devices can do, and only as printed."""
+    if repair.name not in ("tokens_per_s", "tokens_per_s_per_process") or not isinstance(repair.value, float):
+        return 1
+    own, was = _rate(row, repair.name), row.get(repair.name)
+    kin = [rate for mate in row.around if mate is not row and mate.record.size_label == row.record.size_label
+           and (rate := _rate(mate, repair.name)) is not None]  # fmt: skip
+    if own is None or not was or len(kin) < 2:
+        return 1
+    middle = statistics.median(kin)
+    return int(not abs(own - middle) < math.log(SLOWER) < abs(own + math.log(repair.value / was) - middle) / 2)
+
+
+SLOWER = 1.6
+"""How many times as fast rows of one model may be for what their devices can do."""
+
+
+def _rate(row: Row, name: str) -> float | None:
+    """The logarithm of a rate of one device, over its peak."""
+    rate, peak = row.get(name), row.device.peak_tflops.get("bf16") if row.device is not None else None
+    world = (row.world or 0) if name == "tokens_per_s" else 1
+    return math.log(rate / world / peak) if rate and peak and world else None
 
 
 def _figures(row: Row) -> dict[str, tuple[float, float]]:
@@ -88,10 +112,6 @@ def _as_its_kind(row: Row, repair: Repair) -> int:
             alike, others = ({_in(mate, heading) for mate, its in zip(around, kin) if its is one} for one in (True, False))
             if sum(kin) > 1 and alike == {new} and others - {new}:
                 return 1
-    # `8 x L40S` and `32 x L40S` are let for the same price.
-    of_device = [mate for mate in around if mate.record.machine and mate.record.machine == row.record.machine]
-    if is_let_for(heading) and len(of_device) > 1 and {_in(mate, heading) for mate in of_device} == {new}:
-        return 1
     return 0
 
 

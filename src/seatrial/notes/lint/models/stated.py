@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from seatrial.notes.labels import label_parameters
+from seatrial.notes.labels import bits_of, label_parameters
 from seatrial.notes.lint.models.devices import device_named
 from seatrial.notes.lint.models.portraits import counts_in, number
 from seatrial.notes.lint.row import Row
@@ -25,7 +25,8 @@ FINE, WIDE = 0.0045, (0.84, 1.26)
 _BY = r"\s?(?:[·*×x⋅]|\\cdot|\\times)?\s?"
 _NUMBER = r"\d{1,4}(?:[.,]\d{1,4})?"
 _GIGA = r"(?:e\+?0?9|[·x×*] ?10(?:⁹|\^9)|B\b|Mrd|млрд|billions?\b|milliard\w*)"
-_ALL = (rf"(?:(?-i:N)(?:_\w{{1,8}})?\b|(?-i:P)\b|`?n?_?params?\b|(?:active |total |model |all )?param[eèé]?t?\w*|参数量?|パラメータ数?|"
+_ALL = (rf"(?:(?-i:N)(?:_\w{{1,8}})?\b|(?-i:P)\b|`?n?_?params?\b"
+        rf"|(?:active |total |model |all )?param[eèé]?t?\w*|参数量?|パラメータ数?|"
         rf"параметр\w*|파라미터\w*|{_NUMBER} ?{_GIGA})")
 _SIX = re.compile(rf"(?<![\w.,])6{_BY}{_ALL}|(?<![\w.,])6 (?:FLOPs? |Op\w* )?(?:per|pro|par|por|je) param\w*|"
                   r"\bsix (?:times |FLOPs (?:per|for (?:each|a)) )(?:the |its )?(?:\*?active\*? |total )?param\w*",
@@ -37,7 +38,7 @@ _INLINE = re.compile(rf"(?<![\w.,])6{_BY}({_NUMBER}) ?{_GIGA}", re.IGNORECASE)
 _WORDS = re.compile(r"peak|flop|\b[mh]fu\b|pico\b|пик|spitze|piek|picco|cr[êe]te|ピーク|峰|分母|피크|szczyt", re.IGNORECASE)
 _SURELY = re.compile(r"peak|dense|dicht|pico\b|пик|spitze|piek|picco|cr[êe]te|ピーク|峰|分母|피크|szczyt", re.IGNORECASE)
 _AND = r"(?:\s?(?:,|/|&|and|und|et|en|y|e|i|и|と|和|、)\s?[\w-]+(?: [A-Za-z]{2,4})?)?"
-_KIND = r"(?: ?\(?(?:dense )?((?:bf|fp|tf|mxfp|nvfp)\d{1,2})\b)?"
+_KIND = r"(?: ?\(?(?:dense )?((?:bf|fp|tf|mxfp|nvfp)\d{1,2})\b\)?)?"
 _FIGURE = (r"(?<![\w.])(?![345]0[6-9]0\b)(\d{1,4}(?:[.,]\d{1,3})?)"
            r"(?![\d%]|[.,]\d| ?(?:%|[KMGT]i?B\b|Go\b|k?W\b|GHz|GPU|nodes?\b|[x×]|[€$]))")
 
@@ -180,11 +181,16 @@ def _peak_in(line: str, device: str, dtype: str) -> float | None:
     if figures is None:
         return None
     values = [(number(figures[at]), figures[at + 1]) for at in (1, 3) if figures[at]] or [(number(figures[5]), None)]
+    bits = bits_of(dtype) if dtype else None
     for value, kind in values:
-        if kind and dtype and kind == dtype:
+        if kind and dtype and (kind == dtype or bits_of(kind) == bits):
             return value
-    several = len(values) > 1
-    return None if several and dtype in ("fp8", "mxfp8", "fp4", "nvfp4") else values[0][0]
+    if len(values) > 1 and bits == 8:  # `989 and 1979`
+        return values[1][0] if not any(kind for _, kind in values) and abs(values[1][0] / values[0][0] - 2) < TWICE else None
+    return values[0][0]
+
+
+TWICE = 0.1
 
 
 @functools.lru_cache(maxsize=1024)
@@ -192,7 +198,7 @@ def _pattern(device: str) -> re.Pattern[str]:
     name = rf"(?<![\w.-]){re.escape(device)}s?(?![\w-])(?!, )"
     of_it = rf"{_FIGURE} ?(?:t?flop\S*,? ?)?(?:\(|for (?:the |an? )?)(?:the )?{name}"
     return re.compile(rf"{name}(?: \d{{2,3}} ?gb| sxm\d?| pcie| ti)?{_AND}[^\d,;|)]{{1,16}}{_FIGURE}(?: ?t?flop\S*)?{_KIND}"
-                      rf"(?: ?/ ?{_FIGURE}{_KIND})?|{of_it}")  # fmt: skip
+                      rf"(?: ?(?:/|\b(?:and|und|et|y|e|и)\b) ?{_FIGURE}{_KIND})?|{of_it}")  # fmt: skip
 
 
 def said_of(row: Row) -> Stated:
@@ -219,6 +225,9 @@ def peak_of(row: Row) -> float | None:
     peak = next((peak for name in names if (peak := said.peak(name, dtype))), None)
     known = device_named(machine) if peak else None
     most = max(known.peak_tflops.values()) if known is not None else 0.0
+    half = known.peak_tflops.get("bf16", 0.0) if known is not None else 0.0
+    if peak and bits_of(dtype) == 8 and abs(peak - half) < TWICE * half:
+        return None  # that of 16 bits, which is not said of those of 8
     return peak if peak and (not most or LEAST * most < peak < 1.1 * most) else None
 
 

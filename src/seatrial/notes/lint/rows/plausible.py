@@ -100,8 +100,12 @@ def _memory_units(mates: list[Row]) -> list[Finding]:
             proposed = finest.like(figure.value * (1 / thousand if times > 1 else thousand))
         row.propose("mem_value", figure.value / times, "memory-unit")
         slip = f"the memory is in {meant or 'another unit'}"
-        if re.fullmatch(r"\d{1,3}\.\d{3}", cell) and any("," in mate.cell("mem_value") for mate in row.around):
-            proposed, slip = cell.replace(".", ","), "a point for the comma of the thousands"
+        others = [mate.cell("mem_value") for mate in row.around if mate is not row]
+        if re.fullmatch(r"\d{1,3}\.\d{3}", cell) and any("," in other for other in others):
+            # With as many digits behind it as others have it is a comma; else thousands that are parted so.
+            finely = any(re.fullmatch(r"\d{1,3},\d{3}", other) for other in others)
+            proposed = cell.replace(".", ",") if finely else proposed.replace(".", ",")
+            slip = "a point for the comma of the thousands" if finely else slip
         message = f"{cell} is {memory / middle:.3g} times what the other rows need: {slip}"
         found.append(row.find("memory-unit", "error", message, name="mem_value", proposed=proposed))
     return found
@@ -366,14 +370,14 @@ def _as_much(row: Row, memory: float) -> str | None:
     if figure is None or not sizes:
         return None
     low, high = min(sizes), max(sizes)
-    near = []
+    near: list[tuple[float, str, bool]] = []
     for one in slips(figure.like(figure.value), figure.span(figure.value / 10, figure.value)):
         size = math.log(figure.meant(one.value) * memory / figure.value)
         off = max(2 * (low - size), size - high, 0.0)  # what is new in a table needs more, not less
-        near += [(off, one.text)] if one.how == "a digit too many" and size > max(less, default=-math.inf) else []
-    (off, text), *rest = sorted(set(near)) or [(math.inf, "")]
+        near += [(off, one.text, size > high)] if one.how == "a digit too many" and size > max(less, default=-math.inf) else []
+    (off, text, more), *rest = sorted(set(near)) or [(math.inf, "", False)]
     lead = rest[0][0] - off if rest else math.inf
-    return text if off < _ABOUT and lead > _ABOUT / 2 or off < 2 * _ABOUT < lead else None
+    return text if off < _ABOUT and lead > _ABOUT / 2 or more and off < 1.5 * _ABOUT and lead > 2 * _ABOUT else None
 
 
 _ABOUT = 0.4
