@@ -56,6 +56,29 @@ MIXED = "EP is folded into DP.\n\n" + table("""
     8x22B  16  4  4  8  8  512  13.75  152520
     8x22B  32  4  4  4  16  1024  14.13  296838
 """)
+TWICE = "8 A100-80GB per node, sequence 4096.\n\n" + table("""
+    setup  batch  1.2 GiB  1.3 GiB
+    7B on 8  128  45.1  42.4
+    7B on 64  512  52.9  49.3
+    13B on 16  256  22.3  21.1
+    13B on 64  512  13.2  12.2
+    70B on 64  256  31.4  29.1
+    70B on 128  512  23.1  21.8
+""")
+HOURS = "13B、シーケンス長 2048、バッチ 1,536。\n\n" + table("""
+    ジョブ  ステップ数  1ステップ(s)  経過(h)  ノード時間
+    J1  310  80.3  6.91  13,267
+    J2  600  81.3  13.55  26,016
+    J3  620  79.8  13.74  26,381
+    J4  450  81.2  10.15  19,488
+""")
+STAGES = "2.6B parameters, 128 H100.\n\n" + table("""
+    stage  batch (tokens)  steps  tokens  s/step  tokens/s  days
+    warm-up  2.10 M  20,000  41.9 B  0.705  2.97 M  0.2
+    main  4.19 M  380,000  1,593.8 B  1.419  2.96 M  6.2
+    anneal  4.19 M  24,000  100.7 B  1.421  2.95 M  0.4
+    long  4.19 M  6,000  25.2 B  2.791  1.50 M  0.2
+""")
 
 
 @pytest.mark.parametrize(("note", "was", "typed", "column", "proposed"), [
@@ -68,6 +91,10 @@ MIXED = "EP is folded into DP.\n\n" + table("""
     pytest.param(RENT, "16 x L40S | 0.86 |", "16 x L40S | 1.29 |", "$/GPU/h", "0.86", id="the price of another device"),
     pytest.param(SPEICHER, "| 37,6 |", "| 38.502 |", "Speicher (GiB)", "37,6", id="MiB with a point between thousands"),
     pytest.param(MIXED, "| 4 | 4 | 8 | 8 | 512 |", "| 4 | 4 | 16 | 8 | 512 |", "EP", "8", id="more ranks than experts"),
+    pytest.param(TWICE, "| 49.3 |", "| 4.93 |", "1.3 GiB", "49.3", id="memory after a change, the point moved"),
+    pytest.param(TWICE, "| 31.4 |", "| 13.4 |", "1.2 GiB", "31.4", id="memory before a change, exchanged"),
+    pytest.param(HOURS, "| 26,381 |", "| 23,681 |", "ノード時間", "26381", id="node hours of as many nodes in all rows"),
+    pytest.param(STAGES, "| 0.4 |", "| 4.0 |", "days", "0.4", id="days of one digit"),
 ])  # fmt: skip
 def test_what_stood_there_is_proposed(lint, note: str, was: str, typed: str, column: str, proposed: str):
     assert lint(note) == [] and note.count(was) == 1

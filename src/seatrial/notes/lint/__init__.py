@@ -17,7 +17,19 @@ from pathlib import Path
 
 from seatrial.notes.collecting import no_collecting
 from seatrial.notes.lint import chapters, confirmed, digits, doubts, turning
-from seatrial.notes.lint.columns import arrows, changes, derived, levels, matrices, parts, relations, repairs, sums, together
+from seatrial.notes.lint.columns import (
+    arrows,
+    changes,
+    derived,
+    levels,
+    matrices,
+    parts,
+    relations,
+    repairs,
+    sums,
+    together,
+    twins,
+)
 from seatrial.notes.lint.findings import CODES, LEVELS, Finding, in_order
 from seatrial.notes.lint.guard import Guard
 from seatrial.notes.lint.headings import field_of
@@ -96,7 +108,7 @@ BESIDES: tuple[Rule, ...] = (
     compute.check, reckoned.check, winners.check, tallied.check, spoken.check, told.check, claimed.check, counted.check,
     denied_shape.check, denied.column_otherwise, denied.nodes_otherwise, shapes.check, experts.check_spread, dated.check,
     status.fits_by_need, peaks.check, arrows.check, portions.check, within.check, cells_said.check, per_token.check,
-    meshes.check_slices,
+    meshes.check_slices, twins.check,
 )  # fmt: skip
 """Those that speak of lines of which nothing else was said, in either kind of table."""
 

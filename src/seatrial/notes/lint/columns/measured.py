@@ -47,7 +47,7 @@ APART, CLOSELY = 0.01, 0.001
 """From how far on a slip is looked for that comes closer; and how close."""
 CHOSEN = 3.0
 """Against a figure that no other row has, in a column whose figures come again: tokens to train on, hours of a budget."""
-LISTED = 3.0
+LISTED = 5.0
 """For the price that all other rows of the device have."""
 MEANS = 0.04
 """By how much means over other iterations miss each other."""

@@ -73,7 +73,8 @@ def report(row: Row, broken: list[Broken], repairs: list[Repair]) -> list[Findin
     if level == "error" and unlikely and (counted := _counted_otherwise(row, broken)) is not None:
         return [counted]
     # Two figures of another row, which agree with all else there, say more than a digit that is another one.
-    stuck = best is not None and (" digit" in best.why or not best.why and is_measure(best.name))
+    a_digit = best is not None and " digit" in best.why and "exchanged" not in best.why
+    stuck = best is not None and (a_digit or not best.why and is_measure(best.name))
     if level == "error" and stuck and (found := _pasted(row, broken, whole=True)):
         return [found]
     if best is not None and known and _is_after(row.cell(best.name), best.shown):

@@ -340,14 +340,22 @@ def _laws(rows: list[Row], columns: dict[str, list[Cell]]) -> list[Law]:
             both = tuple((cell, power) for cell, (_, power) in zip(cells, equation.powers))
             offs = dict(_offs(rows, equation, both, figures))
             telling = {row: one for row, one in offs.items() if one[1] <= MOST}
+            if telling and 2 * len(telling) <= len(offs) > FEWEST and not equation.free:
+                telling = offs  # `0.4` days say little, and more than nothing where all rows agree
             if len(telling) < FEWEST:
                 continue
             law = _free(equation, both, telling, groupings) if equation.free else _defined(equation, both, telling)
+            if equation.free in UNSAID and (not columns.keys().isdisjoint(UNSAID) or law and law.kept < len(telling) - 1):
+                law = None
             law = law.with_rows(offs) if law is not None else None
             key = tuple(sorted((cell.heading, power) for cell, power in both))
             if law is not None and (key not in found or found[key].kept < law.kept):
                 found[key] = law
     return [law for law in found.values() if not any(_better(other, law) for other in found.values())]
+
+
+UNSAID = ("devices", "nodes")
+"""What rows of one table need not have in common."""
 
 
 def _better(other: Law, law: Law) -> bool:

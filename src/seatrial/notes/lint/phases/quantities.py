@@ -62,8 +62,9 @@ LAWS: tuple[tuple[dict[str, int], float], ...] = (
     ({"device hours of a token": 1, "hours of a token": -1, "devices": -1}, 0.0),
     ({"energy": 1, "tokens": -1, "energy of a token": -1}, 0.0),
 )
-FREE = ("price of a device hour", "price of a node hour", "price of energy", "power", "power of a device", "power of a node",
-        "carbon of energy", "overhead of the site", "peak of a device", "bytes of a parameter",
+FREE = ("devices", "nodes", "price of a device hour", "price of a node hour", "price of energy", "power",
+        "power of a device", "power of a node", "carbon of energy", "overhead of the site", "peak of a device",
+        "bytes of a parameter",
         "bytes of a state", "parameters of a model", "tokens of a step", "samples of an epoch",
         "tokens of an epoch")  # fmt: skip
 """What rows may have in common without a column for it: those of one device, of one model, or all."""

@@ -504,7 +504,7 @@ def _explain(row: Row, product: int, counted: int) -> Finding:
         return row.find("world-size", "error", f"{says}: no change of one cell makes them agree", name="dp")
     best = changes[0]
     others = [change for change in changes[1:] if best.score - change.score < MARGIN]
-    listed = ", ".join(f"{NAMES[c.name]} {c.value}" for c in ((best, *others) if best.defined else changes))
+    listed = ", ".join(_would_stand(row, change) for change in ((best, *others) if best.defined else changes))
     if others:
         return row.find("world-size", "error", f"{says}: one cell is wrong, {listed} would each do",
                         name=best.name)
@@ -527,6 +527,13 @@ def _explain(row: Row, product: int, counted: int) -> Finding:
     printed = counted if best.name == "gpus" else row.beside("cp") if best.name == "cp" else getattr(record, best.name)
     return row.find("world-size", "error", f"{NAMES[best.name]} {printed} -> {best.value}: {says}; {how}{evidence}",
                     name=best.name, proposed=str(best.value))
+
+
+def _would_stand(row: Row, change: Change) -> str:
+    """`DP 2`, or the whole of a cell that holds several sizes: `TP/CP/DP 4/4/2`."""
+    cell = row.find("world-size", "error", "", name=change.name, proposed=str(change.value))
+    whole = change.name in row.axes or change.name in row.in_parts
+    return f"{cell.column} {cell.proposed}" if whole and cell.column else f"{NAMES[change.name]} {change.value}"
 
 
 def _of_sharding(row: Row, dp: int, says: str) -> Finding:
