@@ -42,6 +42,22 @@ AUDIT = "8.03 B parameters, 6·N per token; what is recomputed is not counted.\n
     L40S  32  full  65145  98.1  27.1
     H100  32  full  188999  284.6  28.8
 """)  # fmt: skip
+ENGINES = "A100 (312), 13B of 40 layers, hidden 5120, vocab 50304, sequence 2048, batch 1024, 64 GPUs.\n\n" + (
+    table("""
+    engine  FLOPs by  MBS  s/step  samples/s  TFLOP/s/GPU
+    mega  Megatron  1  16.63  61.6  161.7
+    mega  Megatron  2  16.31  62.8  164.9
+    mega  Megatron  4  16.45  62.2  163.5
+    deep  6N  1  19.82  51.7  127.5
+    deep  6N  2  16.36  62.6  154.4
+    full  6N  1  20.54  49.9  123.0
+"""))
+
+
+def test_rows_that_say_by_what_they_count_are_held_against_their_kind(lint):
+    assert lint(ENGINES) == []
+    found = lint(ENGINES.replace("| 127.5 |", "| 172.5 |"))
+    assert [(f.line, f.column, f.proposed) for f in found] == [(8, "TFLOP/s/GPU", "127.5")]
 
 
 @pytest.mark.parametrize(("note", "was", "typed", "column", "proposed"), [

@@ -47,6 +47,8 @@ PLAIN_NAMES = {
     "nodes": "Nodes", "gpus": "GPUs", "size_label": "Size", "layers": "Layers", "hidden": "Hidden", "heads": "Heads",
     "seq": "Seq", "mem_value": "Mem", "sec_per_it": "Sec/it", "tflops": "TFLOPs", "aggr_pflops": "PFLOPs",
 }  # fmt: skip
+_COUNTED_BY = re.compile(r"\bflops? (?:by|formula|convention|counting|method|from)\b|\b(?:formula|fórmula|formule|formel|"
+                         r"convention|konvention|counted (?:by|as|with))\b|公式|計算式|формула", re.IGNORECASE)  # fmt: skip
 _FIELDS = frozenset(one.name for one in fields(Record))
 _PLANNED = re.compile(r"planned|plan|estimate[d]?|est\.?|projected|projection|forecast|predicted|target|theoretical")
 _THOUSANDS = re.compile(r"\d ?([kKM])\b")
@@ -402,6 +404,11 @@ class Row:
         words = [cell for cell in self.worded.values() if names_device(cell)]
         named, unknown = device_of(" ".join((self.record.machine, *words)), self.record.section)
         return named or (None if unknown else self.sheet.text(self).device)
+
+    @once
+    def counted_by(self) -> str:
+        """By what the row says that its FLOPs are counted: `6N` and `Megatron` under `FLOPs by`."""
+        return next((cell for heading, cell in self.record.extra.items() if _COUNTED_BY.search(heading)), "")
 
     @once
     def peak(self) -> float | None:

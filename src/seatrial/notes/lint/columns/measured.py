@@ -169,8 +169,9 @@ def repair(row: Row, name: str, value: float, bounds: tuple[float, float], broke
         elif not copied and (times := _over_another_peak(row, ratio, min(tight, window))):
             score, why = score + PEAK * (1 + (not why)), " (over the peak of another device)"
             shown = like.like(figure.value / times if loose else value)
-        elif not why and any(abs(math.log(ratio * a / b)) < 0.006 for a in PEAKS for b in PEAKS if a != b):
+        elif not why and (both := _of_two_peaks(ratio))[0] < (0.006 if abs(math.log(ratio)) < 1 else window):
             score, why = score + PEAK, " (over the peak of another device)"
+            shown = like.like(figure.value * both[1]) if loose else shown
     if not why and name[:1] == EXTRA and _ROUND.fullmatch(row.cell(name)) and not _ROUND.fullmatch(shown):
         score -= CHOSEN / 2
     unexplained = not why and not copied and name[:1] != EXTRA
@@ -230,6 +231,11 @@ def _over_another_peak(row: Row, ratio: float, near: float) -> float:
         return 0.0  # it may as well be the device that is another one
     times = [own / other for other in PEAKS if own and abs(math.log(own / other)) > GRAVE]
     return next((each for each in times if abs(math.log(ratio / each)) < near), 0.0)
+
+
+def _of_two_peaks(ratio: float) -> tuple[float, float]:
+    """How near a ratio is to that of two peaks, and the nearest one the other way round."""
+    return min((abs(math.log(ratio * a / b)), a / b) for a in PEAKS for b in PEAKS if a != b)
 
 
 def _is_as_fast(row: Row, other: Row) -> bool:

@@ -423,6 +423,7 @@ def _new_key(row: Row, relation: Relation, any_model: bool) -> tuple[object, ...
         key += [record.size_label, row.seq]
     if "model" in apart:
         known = _flops(row, {}) is not None
+        key += [row.counted_by] if row.counted_by else []
         # A formula that only nearly holds is off by another factor at another sequence; what was fitted to several is not.
         fitted = (row.key, record.size_label) in row.sheet.costs
         key += [known, record.recompute, row.reading and (row.reading.formula, row.reading.per)]
@@ -966,11 +967,15 @@ def rule_of(row: Row, relation: Relation) -> Rule | None:
     if relation.of_peak and _has_another_peak(row, relation):
         return None
     learned = _learned_of(row, relation)
+    if row.reading is None or row.reading.formula != STATED_FORMULA:  # as nearly all are, and asked very often
+        return learned or _otherwise(row, relation)
     # What rows keep to closely says more than a formula that they nearly keep to.
     near = learned is not None and (abs(learned.constant + TERA) <= WINDOW or UNSAID in key_of(row, relation))
     rule = learned if near else _by_the_text(row, relation) or learned
-    if rule is not None:
-        return rule
+    return rule or _otherwise(row, relation)
+
+
+def _otherwise(row: Row, relation: Relation) -> Rule | None:
     return _by_data_sheet(row, relation) or _of_another_precision(row, relation) or _recomputed_otherwise(row, relation)
 
 
@@ -989,8 +994,7 @@ def _learned_of(row: Row, relation: Relation) -> Rule | None:
 
 def _by_the_text(row: Row, relation: Relation) -> Rule | None:
     """What the formula that the text writes down makes it, which is one and the same for all models and passes."""
-    of_text = row.reading is not None and row.reading.formula == STATED_FORMULA and relation.terms[0][0] in ("tflops", "mfu")
-    if not of_text or not _in_full(row, relation):
+    if relation.terms[0][0] not in ("tflops", "mfu") or not _in_full(row, relation):
         return None
     rules, key = row.sheet.rules, (relation.name, STATED_FORMULA)
     if ("stated", row.key, key) not in rules:

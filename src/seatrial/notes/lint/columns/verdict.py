@@ -73,7 +73,7 @@ def report(row: Row, broken: list[Broken], repairs: list[Repair]) -> list[Findin
     if level == "error" and unlikely and (counted := _counted_otherwise(row, broken)) is not None:
         return [counted]
     # Two figures of another row, which agree with all else there, say more than a digit that is another one.
-    a_digit = best is not None and " digit" in best.why and "exchanged" not in best.why
+    a_digit = best is not None and " digit" in best.why and not ("exchanged" in best.why and len(broken) > 3)
     stuck = best is not None and (a_digit or not best.why and is_measure(best.name))
     if level == "error" and stuck and (found := _pasted(row, broken, whole=True)):
         return [found]

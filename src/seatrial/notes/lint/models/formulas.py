@@ -466,15 +466,15 @@ def establish(sheet: Sheet) -> list[Finding]:
     for rows in sheet.files.values():
         _establish_file([row for row in rows if row.complete])
     for key, mates in sheet.tables.items():
-        if key[1] is not None:
-            _take_what_is_stated(mates[:_MOST_ROWS])
+        for kind in {row.counted_by for row in mates[:_MOST_ROWS]} if key[1] is not None else ():
+            _take_what_is_stated([row for row in mates[:_MOST_ROWS] if row.counted_by == kind])
     return [finding for rows in sheet.files.values() for finding in _report_solved(rows)]
 
 
 def _establish_file(rows: list[Row]) -> None:
     tables: dict[object, list[Row]] = {}
     for row in rows:
-        tables.setdefault(row.key, []).append(row)
+        tables.setdefault((row.key, row.counted_by), []).append(row)
     tried = candidates(rows)
     matched = {key: _matched(mates, tried) for key, mates in tables.items()}
     tally: Counter[Reading] = Counter()

@@ -345,7 +345,7 @@ def _laws(rows: list[Row], columns: dict[str, list[Cell]]) -> list[Law]:
             if len(telling) < FEWEST:
                 continue
             law = _free(equation, both, telling, groupings) if equation.free else _defined(equation, both, telling)
-            if equation.free in UNSAID and (not columns.keys().isdisjoint(UNSAID) or law and law.kept < len(telling) - 1):
+            if law is not None and equation.free in UNSAID and not _of_as_many(law):
                 law = None
             law = law.with_rows(offs) if law is not None else None
             key = tuple(sorted((cell.heading, power) for cell, power in both))
@@ -356,6 +356,13 @@ def _laws(rows: list[Row], columns: dict[str, list[Cell]]) -> list[Law]:
 
 UNSAID = ("devices", "nodes")
 """What rows of one table need not have in common."""
+
+
+def _of_as_many(law: Law) -> bool:
+    """Whether all rows but one are of as many devices to their digits, and that one is far off."""
+    offs = [(abs(off), may) for off, may in law.offs.values()]
+    near = sum(off <= may + CLOSE for off, may in offs)
+    return near >= max(3, len(offs) - 1) and all(off <= may + CLOSE or off > may + OFF for off, may in offs)
 
 
 def _better(other: Law, law: Law) -> bool:

@@ -62,12 +62,13 @@ LAWS: tuple[tuple[dict[str, int], float], ...] = (
     ({"device hours of a token": 1, "hours of a token": -1, "devices": -1}, 0.0),
     ({"energy": 1, "tokens": -1, "energy of a token": -1}, 0.0),
 )
-FREE = ("devices", "nodes", "price of a device hour", "price of a node hour", "price of energy", "power",
-        "power of a device", "power of a node", "carbon of energy", "overhead of the site", "peak of a device",
-        "bytes of a parameter",
+FREE = ("price of a device hour", "price of a node hour", "price of energy", "power", "power of a device", "power of a node",
+        "carbon of energy", "overhead of the site", "peak of a device", "bytes of a parameter",
         "bytes of a state", "parameters of a model", "tokens of a step", "samples of an epoch",
         "tokens of an epoch")  # fmt: skip
 """What rows may have in common without a column for it: those of one device, of one model, or all."""
+OF_AS_MANY = (("device hours", "devices"), ("node hours", "nodes"))
+"""Hours of all, and of what: of as many in all rows, where no column counts them."""
 AMOUNTS = frozenset(("hours", "device hours", "node hours", "money", "energy", "energy of the site", "carbon", "tokens",
                      "samples", "price of tokens", "price of samples", "hours of a token", "device hours of a token",
                      "energy of a token", "operations", "trained parameters"))  # fmt: skip
@@ -147,6 +148,8 @@ def equations(kinds: frozenset[str]) -> tuple[Equation, ...]:
             free = missing[0] if missing else ""
             signed = tuple((name, sign * power) for name, power in there)
             found.append(Equation(signed, sign * constant, free, powers not in direct))
+    found += [Equation(((spent, 1), ("hours", -1)), 0.0, count) for spent, count in OF_AS_MANY if {spent, "hours"} <= kinds
+              and not {"devices", "nodes"} & kinds]  # fmt: skip
     # What follows without anything free needs no more of it.
     told = {equation.powers for equation in found if not equation.free}
     found = [one for one in found if not one.free or one.powers not in told and not one.past]
