@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from seatrial.notes.labels import label_parameters
 from seatrial.notes.lint.columns.relations import BY_DEFINITION, kind_of
 from seatrial.notes.lint.findings import Finding
+from seatrial.notes.lint.models import stated
 from seatrial.notes.lint.models.known import shape_of
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
@@ -300,5 +301,7 @@ def _is_shared(row: Row) -> bool:
         kin = [one for one in kin if any(abs(one / known - 1) < 2 * open_ for known in (*own.values(), *said))]
     if kin:
         return 2 * sum(abs(one / peak - 1) < 2 * open_ for one in kin) >= len(kin)
+    if told := stated.peak_of(row) or stated.said_of(row).only_peak:
+        return abs(peak / told - 1) < open_
     kinds = ("fp8", "int8") if record.dtype[:3] in ("fp8", "mxf", "int") else ("bf16", "fp16")
     return any(abs(peak / one - 1) < open_ for one in [own[kind] for kind in kinds if kind in own] or said)

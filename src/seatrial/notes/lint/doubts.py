@@ -20,12 +20,13 @@ from seatrial.notes.lint.columns.relations import BY_DEFINITION
 from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.sheet import Sheet
 
-MOST = {"memory-over-capacity": 0.0, "over-peak": 0.0, "heads-divisible": 0.0, "aggregate": 0.25, "batch-divisible": 0.25,
-        "outlier": 0.25, "world-size": 0.5, "rate-mismatch": 0.6, "tflops-mismatch": 0.6}  # fmt: skip
-"""Which share of the rows of a table a law may contradict; where a device or a shape of the text decides, one row alone."""
-_STATED = re.compile(rf"\(line \d+ says |\(exchanged with line \d+\)|{BY_DEFINITION}")
-"""That the text says it otherwise: then the rows are wrong, all of them; that two have each other's figure: one slip; or that
-it is what the words mean."""
+MOST = {"memory-over-capacity": 0.0, "over-peak": 0.0, "heads-divisible": 0.0, "batch-divisible": 0.0, "label-vs-params": 0.0,
+        "ms-not-s": 0.0, "aggregate": 0.25, "outlier": 0.25, "world-size": 0.5, "rate-mismatch": 0.6, "tflops-mismatch": 0.6}
+"""Which share of the rows of a table a law may contradict; where a device, a shape, a batch or the usual time of a token
+decides, one row alone."""
+_STATED = re.compile(rf"\(line \d+ says | printed\)|\(exchanged with line \d+\)|{BY_DEFINITION}")
+"""That the text says it otherwise, or TFLOPs that are printed: then the rows are wrong, all of them; that two have each other's
+figure: one slip; or that it is what the words mean."""
 FEWEST = 2
 """Rows of which one alone is a slip, and never many."""
 
@@ -55,6 +56,8 @@ DOUBTFUL = ("header-vs-row",)
 OPEN = ("rate-mismatch", "tflops-mismatch", "label-vs-params", "pasted-pair")
 """Laws between figures, of which one must be proposed."""
 _ONE, _NONE = re.compile(r"one (?:cell|of both) is wrong(.*)"), "no change of one cell"
+_TYPED = re.compile(r"[\d%] \((?!as in)")
+"""What a hand may have typed: that other rows have another batch or as many devices is no slip."""
 _FOUND, _HOW = re.compile(r"\bby [^=,:;]+ = [^:;]+ would be "), re.compile(r"-> [^:]* \(")
 """A relation that was found in the rows of a table, and that a proposal is explained."""
 
@@ -63,9 +66,8 @@ def weigh(found: Iterable[Finding]) -> list[Finding]:
     found = list(found)
     # Cells of two rows that are exchanged alike are a column that was misread.
     shapes = Counter((one.file, one.message) for one in found if one.code == "cells-shifted")
-    return [replace(one, level="warning") if one.level == "error" and (
-        _is_open(one) or one.code == "cells-shifted" and shapes[one.file, one.message] > 1) else one
-        for one in found]  # fmt: skip
+    return [replace(one, level="warning") if one.level == "error" and _is_open(one) else one
+            for one in found if shapes[one.file, one.message] < 2]  # fmt: skip
 
 
 def _is_open(one: Finding) -> bool:
@@ -73,6 +75,6 @@ def _is_open(one: Finding) -> bool:
         return True
     if one.code in OPEN and one.proposed is None:
         changes = _ONE.search(one.message)
-        return changes is None or " (" not in changes[1]  # which says what a hand may have typed
+        return changes is None or _TYPED.search(changes[1]) is None
     found = one.code == "aggregate" and _FOUND.search(one.message) is not None and BY_DEFINITION not in one.message
     return found and _HOW.search(one.message) is None

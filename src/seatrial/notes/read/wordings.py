@@ -210,4 +210,9 @@ def values_of(text: str, wanted: Compiled) -> dict[str, object]:
                 rest = pattern.sub(_but_keys, rest) if name == "kv_heads" else rest
             if name in found or len(values) > 1:
                 break
+    if "gbs" in found and " on " in letters and len({match[1] for match in _ON_EACH.finditer(letters)}) > 1:
+        del found["gbs"]  # `64 on one node and 256 on four`
     return found
+
+
+_ON_EACH = re.compile(r"\b(\d[\d,]*)(?: (?:sequences|samples))? on (?:\d|one|an?|two|three|four|eight|sixteen)\b")

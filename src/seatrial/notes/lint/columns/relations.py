@@ -434,6 +434,7 @@ def _new_key(row: Row, relation: Relation, any_model: bool) -> tuple[object, ...
               replicas and (record.mbs is None or record.dp is None and _replicas(row, {}) is None))  # fmt: skip
     if any(unsaid):
         key += [UNSAID, unsaid]  # a factor that stands for a batch is none of a sequence
+        key += [record.tp, record.pp] if replicas and relation.exact else []  # by which replicas differ that nobody says
     return tuple(key)
 
 

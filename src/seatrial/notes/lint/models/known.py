@@ -189,3 +189,19 @@ def shape_of(label: str) -> tuple[int, int] | None:
     """The layers and the width of the one published model that a label names."""
     shapes = {(sides.get("layers", 0), sides.get("hidden", 0)) for sides in (SIDES_OF[name] for name in named_in(label))}
     return shapes.pop() if len(shapes) == 1 else None
+
+
+@functools.lru_cache(maxsize=1024)
+def is_published(layers: int, hidden: int, size: float) -> bool:
+    """Whether a model was published with this shape and so many parameters, whatever its feed-forward and vocabulary are."""
+    for sides in SIDES_OF.values():
+        if (sides.get("layers"), sides.get("hidden")) == (layers, hidden) and sides.get("ffn") and not sides.get("experts"):
+            grouped = sides.get("kv_heads", 1) / sides.get("heads", 1)
+            block = hidden * hidden * (2 + 2 * grouped) + 3 * hidden * sides["ffn"]
+            embedding = sides.get("vocab", 0) * hidden
+            if any(abs((layers * block + times * embedding) / size - 1) < _COUNTED for times in (0, 1, 2)):
+                return True
+    return False
+
+
+_COUNTED = 0.01

@@ -456,7 +456,18 @@ def _as_others_miss(ratios: dict[Row, float]) -> set[Row]:
 def _slow_units(row: Row) -> list[Finding]:
     """A row that agrees, in a table whose times are all in another unit."""
     scale = reading_of(row).scale
-    return [] if scale == 1.0 else [_unit_finding(row, scale, "all such rows of the table agree so")]
+    return [] if scale == 1.0 or _has_its_length(row) else [_unit_finding(row, scale, "all such rows of the table agree so")]
+
+
+def _has_its_length(row: Row) -> bool:
+    """Whether the time as it is printed and the tokens a second give the length of a sequence, which nobody says."""
+    rate, gbs = row.record.tokens_per_s, row.get("gbs")
+    each = row.record.tokens_per_s_per_process
+    rate = rate or (each * row.world if each and row.world else None)
+    if row.seq or not rate or not gbs or not row.record.sec_per_it:
+        return False
+    length = rate * row.record.sec_per_it / gbs
+    return any(abs(math.log(length / seq)) < WINDOW for seq in (*_SEQUENCES, 2**16, 2**17, 2**18, 2**19, 2**20))
 
 
 def _unit_finding(row: Row, scale: float, why: str) -> Finding:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.findings import Finding
-from seatrial.notes.lint.models.known import VERY_WIDE
+from seatrial.notes.lint.models.known import VERY_WIDE, is_published
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.lint.usual import round_number
 from seatrial.notes.read.listed import is_row_of_commas
@@ -229,7 +229,7 @@ def _shape(file: str, number: int, line: str) -> Iterator[Finding]:
     whole |= {"gated": int(bool(_GATED.search(line))), "plain": int(bool(_PLAIN.search(line)))}
     low, high = bounds(layers, hidden, whole)
     half = 0.5 * 10.0 ** -digits.places(labels[0][1]) * scale
-    if not name or low * LESS - half <= name * scale <= high * MORE + half:
+    if not name or low * LESS - half <= name * scale <= high * MORE + half or is_published(layers, hidden, name * scale):
         if name and half < EXACT * name * scale:
             yield from _exactly(file, number, labels[0][0], name * scale, {**whole, "layers": layers, "hidden": hidden})
         return

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from seatrial.notes.labels import is_mixture, label_parameters
 from seatrial.notes.lint.digits import slip, slips
 from seatrial.notes.lint.findings import Finding
-from seatrial.notes.lint.models.known import SIDES_OF, VERY_WIDE, named_in
+from seatrial.notes.lint.models.known import SIDES_OF, VERY_WIDE, is_published, named_in
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.lint.text.prose import Prose, kept
 from seatrial.notes.read.sentences import read_sentence
@@ -137,7 +137,7 @@ def _wrong(shape: _Shape, size: float, half: float, *, exact: bool) -> tuple[str
     low, high = shape.bounds()
     open_ = half / size + (_COUNTED if exact else _ROUND)
     embedding = shape.vocab * shape.hidden
-    if low * (1 - open_) <= size <= high * (1 + open_):
+    if low * (1 - open_) <= size <= high * (1 + open_) or is_published(shape.layers, shape.hidden, size):
         return ()
     once = size - embedding
     if shape.tied and embedding > 0.05 * size and low * (1 - _COUNTED) <= once <= high * (1 + _COUNTED):
@@ -350,6 +350,8 @@ def _too_many(
         meant, why = _meant(digits, low / scale, high / scale, [way / scale for way in shape.ways()])
         if not said and not (why and "." in digits):
             continue  # the name of what it was made from
+        if is_published(shape.layers, shape.hidden, value):
+            continue
         if not why and (side := _side(shape, value, half, places)) is not None:
             at, name, printed, right, how = side
             message = f"{name} {printed} -> {right} ({how}): with it {shape.layers} layers have the {match[0]} parameters"

@@ -85,7 +85,8 @@ _BEST = re.compile(r"\b(?:best|fastest|highest|peaks?(?: at)?|maximum|top|winner
                    r"piu (?:veloce|alt[oa])|melhor|mais (?:rapid[oa]|alt[oa])|snelste|hoogste|najszybsz\w*|najlepsz\w*|"
                    r"najwyzsz\w*|лучш\w*|максим\w*|быстрее всего)\b|最速|最快|最好|最高|最佳|최고|"
                    r"가장 빠른", re.IGNORECASE)  # fmt: skip
-_OF_THE_DEVICE = re.compile(r"\b(?:peak|spitze|pico|crete|picco|piek|szczyt|пик)\w*[ :=(]{1,3}$|峰值 ?$|ピーク ?$|피크 ?$",
+_OF_THE_DEVICE = re.compile(r"\b(?:peak|spitze|pico|crete|picco|piek|szczyt|пик)\w*[ :=(]{1,3}"
+                            r"(?:\d[\d.,]{0,8} (?:and|und|et|y|e|и) )?$|峰值 ?$|ピーク ?$|피크 ?$",
                             re.IGNORECASE)  # fmt: skip
 """`Peak 918 TFLOP/s`, which is none of a run."""
 _WORST = re.compile(r"\b(?:worst|slowest|lowest|minimum|langsamste\w*|niedrigste\w*|schlechteste\w*|plus lente?|plus basse?|"
