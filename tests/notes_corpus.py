@@ -164,12 +164,12 @@ def wrong_values(half: str, book: Path) -> tuple[Counter[str], list[str]]:
 
 def _pairs(record: dict[str, Any], run: dict[str, Any]) -> list[tuple[str, Any, list[Any]]]:
     """Name, what was read, what is right: only what was read and is known."""
-    each = run["tokens_per_s"] / run["gpus"]
+    each = run["tokens_per_s"] / run["gpus"] if "tokens_per_s" in run and "gpus" in run else None
     memory = record["mem_value"] * GIB[record["mem_unit"]] if record.get("mem_value") and record.get("mem_unit") else None
     # Many write GB for what the tools count in GiB.
     found = [(name, record.get(name), [run[name]]) for name in EXACT if name in run]
     found += [(name, record.get(name), [run[name]]) for name in ("sec_per_it", "tokens_per_s", "samples_per_s") if name in run]
-    found += [("tokens_per_s_per_process", record.get("tokens_per_s_per_process"), [each])]
+    found += [("tokens_per_s_per_process", record.get("tokens_per_s_per_process"), [each])] if each else []
     # Of a node they say so, and what is known is mostly of one device.
     found += [("tflops", record.get("tflops"), run["tflops"])] if "tflops" in run and record.get("tflops_per") != "node" else []
     found += [("mem", memory, [run["mem_gib"], run["mem_gib"] * GIB["GB"]])] if "mem_gib" in run else []

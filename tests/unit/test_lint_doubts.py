@@ -588,3 +588,27 @@ def test_what_no_slip_of_the_hand_explains_is_a_doubt(tmp_path: Path, typed: str
 
 def test_a_range_that_begins_at_nothing_is_no_figure(tmp_path: Path):
     assert told(tmp_path, "It took 0 to 31 s and 2 h, or 0to 31s h.\n\n0to 31s h\n") == []
+
+
+def test_cells_exchanged_alike_in_several_rows_were_misread(tmp_path: Path):
+    head = "| name | state | GPUs | GBS | Sec/it | TFLOPs |\n|---|---|---|---|---|---|\n"
+    rows = "".join(f"| {n}b-8{n}c | done | {8 * n} | 64 | {20 / n:.2f} | {150 + n} |\n" for n in (1, 2, 4, 8))
+    assert [f for f in told(tmp_path, head + rows) if f.code == "cells-shifted"] == []
+
+
+def test_parameters_that_a_model_was_published_with_are_right(tmp_path: Path):
+    text = "Qwen2.5-7B: 28 layers, hidden size 3584, {} B parameters.\n\n| GPUs | Sec/it |\n|---|---|\n| 8 | 4.1 |\n"
+    assert told(tmp_path, text.format("7.62")) == []
+    assert {f.code for f in told(tmp_path, text.format("76.2"))} == {"label-vs-params"}
+
+
+def test_a_batch_for_each_size_of_a_job_is_none_of_a_table(tmp_path: Path):
+    head = "The global batch is 64 on one node and 256 on four.\n\n| GPUs | MBS | DP | step (s) |\n|---|---|---|---|\n"
+    assert told(tmp_path, head + "| 32 | 4 | 32 | 10.78 |\n| 32 | 1 | 32 | 9.26 |\n") == []
+
+
+def test_a_length_that_only_the_rate_tells_is_no_slip_of_the_unit(tmp_path: Path):
+    head = "8B, 32 layers, hidden 4096.\n\n| GPUs | DP | accum | s/step | tok/s/GPU | TFLOPs |\n|---|---|---|---|---|---|\n"
+    rows = [(4, 8, 26.1, 380), (4, 8, 25.8, 384), (2, 16, 28.1, 353), (4, 8, 27.7, 357)]
+    text = head + "".join(f"| 64 | {dp} | {ga} | {s} | {32 * 131072 / s / 64:.0f} | {t} |\n" for dp, ga, s, t in rows)
+    assert [f for f in told(tmp_path, text) if f.code == "ms-not-s"] == []

@@ -324,9 +324,10 @@ def older(headings: tuple[str, ...]) -> frozenset[str]:
 
 
 def _micro_batch(headings: tuple[str, ...]) -> str:
-    """The heading `mb`, where beside memory or accumulation it means micro-batches and not megabytes."""
+    """The heading `mb`, where beside memory, accumulation or the global batch it means micro-batches and not megabytes."""
     found = next((heading for heading in headings if heading.strip("*_` ").lower() == "mb"), "")
-    beside = found and any(accumulates(one) or read_heading(one).field == "mem_value" for one in headings if one != found)
+    beside = found and any(accumulates(one) or read_heading(one).field in ("mem_value", "gbs")
+                           for one in headings if one != found)  # fmt: skip
     return found if beside else ""
 
 
