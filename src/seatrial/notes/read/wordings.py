@@ -210,10 +210,10 @@ def values_of(text: str, wanted: Compiled) -> dict[str, object]:
                 rest = pattern.sub(_but_keys, rest) if name == "kv_heads" else rest
             if name in found or len(values) > 1:
                 break
-    if "gbs" in found and len({match[1] for match in _OF_EACH.finditer(letters)}) > 1:
+    if "gbs" in found and len({match[1] for match in _BY_SIZE.finditer(letters)}) > 1:
         del found["gbs"]  # `64 on one node and 256 on four`, `256 for the small ones and 512 for 70B`
     return found
 
 
-_OF_EACH = re.compile(r"\b(\d[\d,]{0,8})(?: (?:sequences|samples))? (?:on|for) (?:the |a )?"
+_BY_SIZE = re.compile(r"\b(\d[\d,]{0,8})(?: (?:sequences|samples))? (?:on|for) (?:the |a )?"
                       r"(?:\d|one|two|three|four|eight|small|big|large)")  # fmt: skip
