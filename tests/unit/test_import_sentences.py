@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from seatrial.notes.read import import_file
+from seatrial.notes.read.sentences import read_sentence
 from seatrial.record import Record
 
 TABLE = """
@@ -84,3 +85,9 @@ def test_a_batch_beside_the_accumulation_is_of_all_where_the_text_has_the_micro_
         tmp_path: Path, text: str, accum: str, mbs: int, gbs: int):
     record = read(tmp_path, f"# Runs\n\n{text}", DP="8", accum=accum, batch="512")
     assert (record.mbs, record.gbs) == (mbs, gbs)
+
+
+@pytest.mark.parametrize("text", [
+    "The global batch stays at 524,288 tokens.", "global batch of 4,194,304 tokens", "GBS 524,288 tokens"])
+def test_a_batch_in_tokens_is_none_of_sequences_to_its_first_comma(text: str):
+    assert "gbs" not in read_sentence(text)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-_N = r"(\d{1,3}(?:,\d{3})+(?!\d)(?:\.\d+)?|\d+(?:\.\d+)?)\s?([kK]?)(?![\w%.]*\d)"
+_N = r"(\d{1,3}(?:,\d{3})+(?!\d)(?:\.\d+)?|\d+(?:\.\d+)?)\s?([kK]?)(?![\w%.]*\d|,\d{3}(?!\d))"
 _LENGTHS = "(?:256|512|768|1024|1536|2048|3072|4096|6144|8192|12288|16384|32768|65536|131072)"
 _IS = (r"\s*(?:\b(?:of|is|was|at|has|have|counts|stays at|(?:is |was )?(?:fixed|set|kept) (?:at|to)|always|everywhere|"
        r"throughout|equal to)\b|=|:)?\s*")

@@ -23,7 +23,7 @@ from functools import cached_property
 
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.findings import Finding, Level
-from seatrial.notes.lint.models.devices import OF_DEVICES_SOLD
+from seatrial.notes.lint.models.devices import OF_DEVICES_SOLD, PEAKS_SOLD
 from seatrial.notes.lint.phases.totals import is_aggregate
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
@@ -346,7 +346,7 @@ class _About:
         columns = [column for column in self.spoken.of(self.near).of(one.kind) if len(column.values) > 1 or len(self.near) == 1]
         if not columns or one.kind == "memory" and one.value in OF_DEVICES_SOLD:
             return
-        if one.kind == "tflops" and _OF_THE_DEVICE.search(self.text[: one.start]):
+        if one.kind == "tflops" and (one.value in PEAKS_SOLD or _OF_THE_DEVICE.search(self.text[: one.start])):
             return
         if one.bound:
             yield from self._bounded(one, columns)
