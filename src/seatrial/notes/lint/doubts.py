@@ -24,9 +24,9 @@ MOST = {"memory-over-capacity": 0.0, "over-peak": 0.0, "heads-divisible": 0.0, "
         "aggregate": 0.25, "outlier": 0.25, "world-size": 0.5, "rate-mismatch": 0.6, "tflops-mismatch": 0.6}  # fmt: skip
 """Which share of the rows of a table a law may contradict; where a device, a batch or the usual time of a token decides, one
 row alone."""
-_STATED = re.compile(rf"\(line \d+ says | printed\)|\(exchanged with line \d+\)|{BY_DEFINITION}")
+_STATED = re.compile(rf"\(line \d+ says | printed\)|not one micro-batch|\(exchanged with line \d+\)|{BY_DEFINITION}")
 """That the text says it otherwise, or TFLOPs that are printed: then the rows are wrong, all of them; that two have each other's
-figure: one slip; or that it is what the words mean."""
+figure: one slip; or that the row's own counts say it, or it is what the words mean."""
 FEWEST = 2
 """Rows of which one alone is a slip, and never many."""
 
