@@ -6,9 +6,9 @@ import pytest
 import notes_corpus
 
 HALVES = sorted(path.parent.name for path in notes_corpus.NOTES.glob("*/clean"))
-PARTLY = {"forepeak": (0.91, 0.8, 0.8), "quarter": (0.92, 0.8, 0.8), "gaff": (0.95, 0.8, 0.6), "hatch": (0.85, 0.72, 0.8),
-          "plimsoll": (0.88, 0.78, 0.8), "fathom": (0.82, 0.73, 0.8), "lanyard": (0.87, 0.72, 0.8),
-          "spinnaker": (0.87, 0.77, 0.8), "transom": (0.83, 0.73, 0.7)}  # fmt: skip
+PARTLY = {"forepeak": (0.93, 0.8, 0.8), "quarter": (0.92, 0.8, 0.8), "gaff": (0.95, 0.8, 0.7), "hatch": (0.94, 0.8, 0.8),
+          "plimsoll": (0.93, 0.8, 0.8), "lanyard": (0.87, 0.72, 0.8), "spinnaker": (0.87, 0.77, 0.8),
+          "transom": (0.83, 0.73, 0.7)}  # fmt: skip
 """Flagged, explained and warnings that are true of halves whose causes are not all mended."""
 
 
