@@ -31,6 +31,8 @@ SERIES = 3.0
 """The rows above and below have twice as much and half of it."""
 ODD = 2.0
 """A number that nobody chooses, 526 or 65356, is replaced by one that people do."""
+A_ZERO = 3.0
+"""Ten times, or a tenth, of what people choose, and what no other row has: a zero was typed too often, or was forgotten."""
 STEPS = 500
 """So many steps and their multiples people choose: 55,000."""
 MANY = 5
@@ -72,12 +74,13 @@ def repair(row: Row, name: str, value: object, broken: list[Broken]) -> Repair |
         score += 1.0 if not slip and isinstance(value, int) and value & (value - 1) == 0 and value > 8 else 0.0
         why = f" ({slip.how})" if slip else ""
     was = row.said(name)
+    score += A_ZERO * _by_a_zero(value, was, column)
     if isinstance(value, int) and isinstance(was, int) and name not in ("layers", "hidden", "nodes", "iteration"):
         if value not in column and round_number(was) and not round_number(value):
             return None  # nobody chooses such a number
         score += ODD * (round_number(value) - round_number(was)) if value in column or round_number(value) else 0.0
-    if name == "iteration" and isinstance(was, int) and value not in column and not was % STEPS and value % STEPS:  # type: ignore[operator]
-        score -= ODD
+    if name == "iteration" and isinstance(was, int) and isinstance(value, int) and value not in column and not was % STEPS:
+        score -= ODD * (value % STEPS > 0 or was not in column and 10 not in (was / value, value / was))
     score += UNLIKELY * (_divides(row, name, value) - 1 + (name == "gbs" and not _divides(row, name, row.said(name))))
     words = _in_words(row, name, column)
     if words is not None and words == was:
@@ -124,6 +127,12 @@ def repair(row: Row, name: str, value: object, broken: list[Broken]) -> Repair |
     if tokens and isinstance(value, int):
         shown = digits.as_there(row.cell(name), None, tokens.like(value)) or shown
     return Repair(name=name, value=value, shown=shown, score=score + stale(row, name), why=why)
+
+
+def _by_a_zero(value: object, was: object, column: list[int | float | str | None]) -> bool:
+    if not isinstance(value, int) or not isinstance(was, int) or was in column or 10 not in (was / value, value / was):
+        return False
+    return value in column or value & (value - 1) == 0 != was & (was - 1)
 
 
 def _in_words(row: Row, name: str, column: list[int | float | str | None]) -> float | None:

@@ -135,9 +135,20 @@ def _counts(row: Row, name: str, value: float, open_: float, loose: float) -> It
     likely = [stated[0] if stated else None, mode(column)[0], *column, 2 ** round(math.log2(max(1.0, value)))]
     yield from dict.fromkeys(n for n in likely if isinstance(n, int) and n > 0 and abs(math.log(n / value)) <= open_ + loose)
     low, high = math.ceil(value * (1 - open_)), math.floor(value * (1 + open_))
+    was = row.get(name) or value
+    if name == "iteration" and (was in column or abs(abs(math.log10(was / value)) - 1) < open_):
+        yield from _plainest(low, high)  # typed over by another row's, or with a zero too many
     near = sorted(range(max(1, low), high + 1)[:200], key=lambda n: abs(n - value))
     yield from [n for n in near if round_number(n)][:1]
     yield max(1, round(value))
+
+
+def _plainest(low: int, high: int) -> Iterator[int]:
+    """The one number of steps in a range that ends in most zeros, and in as many but for a 5."""
+    for step in (10**power // part for power in range(9, 2, -1) for part in (1, 2)):
+        if (count := high // step - (low - 1) // step) > 0:
+            yield from [high // step * step][: count < 2]
+            return
 
 
 def _bounds(row: Row, name: str, value: object, broken: list[Broken], kept: list[Kept]) -> tuple[float, float] | None:

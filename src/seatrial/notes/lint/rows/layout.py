@@ -26,6 +26,7 @@ from seatrial.notes.lint.digits import alone, powers_that_lost_one, slip, slips
 from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.models.model_size import fits_label, sizes
 from seatrial.notes.lint.row import MEASURED, Row
+from seatrial.notes.lint.rows.meant import meant, odd
 from seatrial.notes.lint.sheet import Sheet, fewest
 from seatrial.notes.lint.usual import mode, round_number
 from seatrial.record import Record
@@ -444,6 +445,15 @@ def _no_multiple(row: Row, gpus: int, replica: int) -> Finding:
     axes = {"tp": row.record.tp, "pp": row.record.pp, "cp": row.beside("cp")}
     said = " x ".join(f"{NAMES[name]} {value}" for name, value in axes.items() if value and (name != "cp" or value > 1))
     message = f"{gpus} GPUs are no multiple of {said} = {replica}"
+    column = {mate.record.gpus for mate in row.around if mate is not row}
+    never = [name for name, value in axes.items() if value and row.shows(name) and odd(row, name, value)]
+    if len(never) == 1 and (gpus in column or gpus & (gpus - 1) == 0):
+        name, was = never[0], axes[never[0]] or 1
+        size = meant(row, name, was, lambda n: gpus % (replica // was * n) == 0)
+        if size is not None:
+            row.propose(name, size, "world-size")
+            message = f"{row.column(name)} {was} -> {size}: {message}"
+        return row.find("world-size", "error", message, name=name, proposed=str(size) if size else None)
     alike: set[tuple[str, int]] = set()
     for mate in row.elsewhere if row.record.size_label else ():
         if (mate.record.size_label, mate.record.gpus) == (row.record.size_label, gpus):
@@ -452,7 +462,6 @@ def _no_multiple(row: Row, gpus: int, replica: int) -> Finding:
             alike.update(others if len(others) == 1 and gpus % math.prod(value or 1 for value in its.values()) == 0 else ())
     multiples = range(replica, 2 * gpus, replica) if gpus <= MOST_TRIED * replica else ()
     near = [value for value in multiples if 2 * value > gpus and slip(str(gpus), (value, value))]
-    column = {mate.record.gpus for mate in row.around if mate is not row}
     # Of several slips the one whose number people have: that of another row, or a power of two.
     usual = [[value for value in near if value in column], [value for value in near if value & (value - 1) == 0]]
     near = next((few for few in (near, *usual) if len(few) == 1), near)
@@ -820,10 +829,17 @@ def batch(row: Row) -> list[Finding]:
     planned = " (the row never ran, and could not)" if row.record.state == "planned" else ""
     if gbs < dp * mbs:
         message = f"GBS {gbs} is less than DP {dp} x MBS {mbs} = {dp * mbs}: not one micro-batch for each replica{planned}"
-        return [row.find("batch-divisible", "error", message, name="gbs")]
-    nearest = _around(gbs, dp * mbs)
-    message = f"GBS {gbs} is not a multiple of DP {dp} x MBS {mbs} = {dp * mbs}: the nearest are {nearest}{planned}"
-    name, proposed = _meant(row, dp, mbs, gbs)
+    else:
+        nearest = _around(gbs, dp * mbs)
+        message = f"GBS {gbs} is not a multiple of DP {dp} x MBS {mbs} = {dp * mbs}: the nearest are {nearest}{planned}"
+    never = [name for name, value in (("mbs", mbs), ("gbs", gbs)) if row.shows(name) and odd(row, name, value)]
+    if len(never) == 1 and not (never[0] == "gbs" and row.of_tokens):
+        fits = {"mbs": lambda n: gbs % (dp * n) == 0, "gbs": lambda n: n % (dp * mbs) == 0}[never[0]]
+        size = meant(row, never[0], mbs if never[0] == "mbs" else gbs, fits)
+        if size is not None:
+            message += f": {row.column(never[0])} {size} is meant"
+            return [row.find("batch-divisible", "error", message, name=never[0], proposed=str(size))]
+    name, proposed = _meant(row, dp, mbs, gbs) if gbs >= dp * mbs else ("gbs", None)
     if proposed is not None:
         return [
             row.find("batch-divisible", "error", f"{message}; {row.column(name)} {proposed} as in other rows would do",
@@ -996,7 +1012,9 @@ def experts(row: Row) -> list[Finding]:
         others = [mate.beside("ep") for mate in row.around
                   if mate is not row and model == (mate.record.size_label, mate.record.experts)]  # fmt: skip
         alike = others[0] if len(others) > 1 and len({*others}) == 1 and there % (others[0] or there + 1) == 0 else None
+        fits = functools.partial(_spreads, there, world, pp)
         most = alike or (there if ep == 2 * there else None)  # a step of a sweep too far
+        most = most or (meant(row, "ep", ep, fits) if odd(row, "ep", ep) else None)
         message = f"EP {ep} of {there} experts: {more}" + (f"; the other rows have {alike}" if alike else "")
         message += f": {most} is meant" if most and not alike else ""
         return [row.find("experts-divisible", "error", message, name="ep", proposed=str(most) if most else None)]
@@ -1007,12 +1025,17 @@ def experts(row: Row) -> list[Finding]:
     what = f"{world} devices" if pp == 1 else f"{world} devices in {pp} stages"
     more = f"more than the {stage} of a stage" if ep > stage else f"{stage} % {ep} = {stage % ep}"
     usual, often = mode([mate.beside("ep") for mate in row.around if mate is not row])
-    likely = isinstance(usual, int) and often > 1 and stage % usual == 0
-    typed = slip(str(ep), (usual, usual)) if isinstance(usual, int) and likely else None
-    meant = usual if typed is not None else None
-    message = f"EP {ep} over {what}: {more}" + (f"; the other rows have {meant} ({typed.how})" if typed else "")
-    proposed = str(meant) if meant else None
+    likely = isinstance(usual, int) and often > 1 and stage % usual == 0 and slip(str(ep), (usual, usual))
+    fits = functools.partial(_spreads, there, world, pp)
+    size = usual if likely else meant(row, "ep", ep, fits) if odd(row, "ep", ep) else None
+    message = f"EP {ep} over {what}: {more}" + (f": {size} is meant" if size else "")
+    proposed = str(size) if size else None
     return [row.find("world-size", "error", message, column=row.columns.get("ep", "EP"), printed=str(ep), proposed=proposed)]
+
+
+def _spreads(there: int | None, world: int | None, pp: int, ep: int) -> bool:
+    """Whether so many groups divide the experts of a layer, and the devices of a stage."""
+    return (there or 0) % ep == 0 and ((world or 0) % pp != 0 or (world or 0) // pp % ep == 0)
 
 
 def _exchange(row: Row) -> str:

@@ -16,40 +16,17 @@ from functools import lru_cache
 
 import numpy as np
 
-from seatrial.notes.labels import label_parameters
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.columns.broken import broken_and_kept
 from seatrial.notes.lint.digits import places, slips
 from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.headings import EXTRA
 from seatrial.notes.lint.row import CONFIGURATION, Row
-from seatrial.notes.lint.rows.duplicates import settings
+from seatrial.notes.lint.rows import bounds
+from seatrial.notes.lint.rows.bounds import LEAST, MOST, POWERS, SWITCHED, Ends
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.lint.text.exceptions import is_excepted
 
-Powers = tuple[float, float]
-_Ends = tuple[np.ndarray, np.ndarray]
-DRIVERS = ("gpus", "tp", "pp", "cp", "ep", "mbs", "each", "unsaid", "seq", "size")
-"""`each`: the share of the batch that a device has; `unsaid`: the devices once more, where nobody says the batch."""
-_SPEED: dict[str, Powers] = {"tp": (-0.9, 0.4), "pp": (-0.8, 0.4), "cp": (-0.6, 0.4), "ep": (-0.6, 0.4), "mbs": (-0.3, 0.6),
-                             "each": (-0.1, 0.6), "gpus": (-0.4, 0.15), "unsaid": (-0.4, 0)}  # fmt: skip
-_RATE = {**_SPEED, "seq": (-1.1, 0.3), "size": (-1.25, -0.5)}
-POWERS: dict[str, dict[str, Powers]] = {
-    "mem_value": {"gpus": (-1, 0.1), "tp": (-1, 0.1), "pp": (-1, 0.15), "cp": (-1, 0.1), "ep": (-1, 0.1), "mbs": (0, 1.05),
-                  "each": (-0.05, 0.6), "unsaid": (-0.6, 0), "seq": (0, 1.3), "size": (0.1, 1.15)},
-    "sec_per_it": {"gpus": (-0.15, 0.4), "tp": (-0.4, 0.9), "pp": (-0.4, 0.8), "cp": (-0.4, 0.6), "ep": (-0.4, 0.6),
-                   "mbs": (-0.6, 0.3), "each": (0.4, 1.1), "unsaid": (-1.1, 0), "seq": (0.8, 2.1), "size": (0.6, 1.25)},
-    "tokens_per_s_per_process": _RATE,
-    "tokens_per_s": {**_RATE, "gpus": (0.6, 1.15)},
-    "samples_per_s": {**_RATE, "gpus": (0.6, 1.15), "seq": (-2.1, -0.7)},
-    "tflops": {**_SPEED, "seq": (-0.5, 0.5), "size": (-0.35, 0.6)},
-    "mfu": {**_SPEED, "seq": (-0.5, 0.5), "size": (-0.35, 0.6)},
-}  # fmt: skip
-"""The least and the most power by which a figure follows a setting: ZeRO takes memory down with the devices, or does not."""
-_LEAST, _MOST = ({name: np.array([powers[driver][end] for driver in DRIVERS]) for name, powers in POWERS.items()}
-                 for end in (0, 1))  # fmt: skip
-SWITCHED = math.log(2.2)
-"""What one setting that is no number may do: recomputation, a kernel, another precision."""
 BEYOND, WIDEST = math.log(1.3), math.log(20.0)
 """How far outside of what a row allows another one is no scatter; and how much it may allow to say anything at all."""
 SCATTER = 1.15
@@ -92,20 +69,21 @@ def _among(rows: list[Row], names: list[str]) -> Iterator[Finding]:
     columns = {name: column for name, column in columns.items() if _spread(column) > BEYOND}
     if not columns:
         return
-    values, drivers = np.array([*columns.values()]), np.array([_drivers(row) for row in rows])
-    least, most = (np.array([ends[name] for name in columns]) for ends in (_LEAST, _MOST))
+    values, drivers = np.array([*columns.values()]), np.array([bounds.drivers(row) for row in rows])
+    least, most = (np.array([ends[name] for name in columns]) for ends in (LEAST, MOST))
     told, logs = drivers > 0, np.log(np.where(drivers > 0, drivers, 1.0))
     one, two = _pairs(len(rows))
     # Rows that tell different things of their layout, or nothing, cannot be compared.
     keep = (told[one] == told[two]).all(axis=1) & told[one].any(axis=1)
     one, two = one[keep], two[keep]
-    if not _beyond(_allowed(logs[one] - logs[two], least, most), values[:, one] - values[:, two]).any():
+    if not _beyond(bounds.allowed(logs[one] - logs[two], least, most), values[:, one] - values[:, two]).any():
         return
-    things, switches = _coded(map(_thing, rows)), [_coded(words) for words in zip(*map(_switches, rows)) if len({*words}) > 1]
+    things = _coded(map(bounds.thing, rows))
+    switches = [_coded(words) for words in zip(*map(bounds.switches, rows)) if len({*words}) > 1]
     switched = sum((words[one] != words[two] for words in switches), np.zeros(len(one), dtype=int))
     keep = (things[one] == things[two]) & (switched < 2)
     one, two, switched = one[keep], two[keep], SWITCHED * switched[keep]
-    allowed = _allowed(logs[one] - logs[two], least, most, switched)
+    allowed = bounds.allowed(logs[one] - logs[two], least, most, switched)
     off = _beyond(allowed, values[:, one] - values[:, two])
     for name, column, apart, low, high in zip(columns, values, off, *allowed):
         if apart.any():
@@ -119,13 +97,7 @@ def _spread(column: list[float]) -> float:
     return max(known) - min(known) if known else 0.0
 
 
-def _allowed(apart: np.ndarray, least: np.ndarray, most: np.ndarray, switched: np.ndarray | float = 0.0) -> _Ends:
-    """The least and the most by which figures may differ where settings do, for each column and pair of rows."""
-    more, less = np.maximum(apart, 0).T, np.minimum(apart, 0).T
-    return least @ more + most @ less - switched, most @ more + least @ less + switched
-
-
-def _beyond(allowed: _Ends, step: np.ndarray) -> np.ndarray:
+def _beyond(allowed: Ends, step: np.ndarray) -> np.ndarray:
     """By how much figures differ by more than they may; 0 where that is scatter, or where they may differ by anything."""
     least, most = allowed
     off = np.maximum(step - most, 0) + np.minimum(step - least, 0)
@@ -216,38 +188,10 @@ def _figure(row: Row, name: str) -> float:
     return math.log(value) if value and 0 < value < math.inf else math.nan
 
 
-_NAMED = re.compile(r"[A-Za-z]-(?:\d\.?\d?-)?\d+(?:\.\d+)?[BM]\b")
-
-
-def _drivers(row: Row) -> list[float]:
-    """The settings that are numbers; 0 for one that nobody tells."""
-    record, first = row.record, next(iter(row.cells.values()), "")  # `Osprey-20B anneal`, whatever stands above it
-    size = label_parameters(record.size_label) or (label_parameters(first) if _NAMED.search(first) else None)
-    weights = size[0] if size else (record.layers or 0) * (record.hidden or 0) ** 2
-    devices, batch = row.world or record.nodes or record.dp or 0, row.get("gbs") or 0
-    values = (devices, record.tp, record.pp, row.beside("cp"), row.beside("ep"), row.get("mbs"), batch / (devices or 1),
-              1 if batch else devices, row.seq, weights)  # fmt: skip
-    return [float(value) if value and 0 < value < math.inf else 0.0 for value in values]
-
-
 def _coded(words: Iterable[object]) -> np.ndarray:
     """Words as numbers, equal where they are alike."""
     codes: dict[object, int] = {}
     return np.array([codes.setdefault(word, len(codes)) for word in words])
-
-
-def _thing(row: Row) -> tuple[object, ...]:
-    """What rows have to have in common to be compared at all: the device, a model without a size, the unit."""
-    record, label = row.record, row.record.size_label
-    return record.machine, row.devices, "" if label_parameters(label) else label, record.mem_unit
-
-
-def _switches(row: Row) -> tuple[object, ...]:
-    record = row.record
-    return (record.zero_stage, record.recompute, record.dtype, record.engine, record.attention, record.vp, record.schedule,
-            record.threads,
-            (record.experts, record.top_k, record.shared_experts, record.expert_ffn, record.ffn),
-            (row.beside("shard"), row.beside("replicate")), tuple(settings(row)))  # fmt: skip
 
 
 def _said(rows: list[Row], at: int, table: _Compared, name: str, values: np.ndarray) -> Iterator[Finding]:
@@ -259,6 +203,8 @@ def _said(rows: list[Row], at: int, table: _Compared, name: str, values: np.ndar
     low, high = sorted(figure.shown(math.exp(end)) for end in ends)
     typed = slips(figure.like(figure.value), (low / SCATTER, high * SCATTER))
     moved = next((one.text for one in typed if one.how == "the point moved"), None)
+    within = bounds.between(row, name) if moved is None else None
+    hand = bounds.typed(row, name, within) if within is not None else None
     how, places = "the point moved", {digits.places(mate.cell(name)) for mate in rows if mate is not row and mate.cell(name)}
     if moved is not None and len(places) == 1 and digits.places(moved) not in places:
         # Of slips that leave as many digits behind the point as the column has, the nearest to a row like it.
@@ -273,10 +219,10 @@ def _said(rows: list[Row], at: int, table: _Compared, name: str, values: np.ndar
     if not differ and any(name in relation.measures and len(relation.measures) > 1 for relation, _ in broken_and_kept(row)[1]):
         return  # two figures that agree were measured: what differs is in words, or the run was slow
     expected = f"with {differ} it may be {low:.3g} to {high:.3g}" if differ else "no setting differs"
-    what = f"{row.cell(name)} -> {moved} ({how})" if moved else row.cell(name)
+    what = f"{row.cell(name)} -> {moved} ({how})" if moved else f"{row.cell(name)} -> {hand}" if hand else row.cell(name)
     message = f"{what}: {other.where} has {other.cell(name)}, and {expected}"
     row.reasons[name] = "outlier"
-    yield row.find("outlier", "error" if certain else "warning", message, name=name, proposed=moved)
+    yield row.find("outlier", "error" if certain else "warning", message, name=name, proposed=moved or hand)
 
 
 NEAREST = 0.03
