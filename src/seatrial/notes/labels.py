@@ -17,6 +17,7 @@ _ACTIVE = re.compile(r"(?<=[-_ ]A)(\d{1,9}(?:\.\d{1,9})?)(B)", re.IGNORECASE)
 """The parameters that a token passes through: 30B-A3B."""
 
 
+@functools.lru_cache(maxsize=4096)
 def is_mixture(label: str) -> bool:
     """A label such as 8x7B or 30B-A3B, of a mixture of experts."""
     return _MIXTURE.search(label) is not None

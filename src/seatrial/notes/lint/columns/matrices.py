@@ -32,10 +32,12 @@ def check(sheet: Sheet) -> list[Finding]:
 
 def _rises(labels: Sequence[str]) -> bool:
     """Whether labels are one word with growing numbers."""
-    found = [_NUMBERED.fullmatch(clean(label)) for label in labels]
-    said = [(match[1].strip().lower(), match[3].strip().lower(), int(match[2])) for match in found if match]
-    alike = len(said) == len(labels) and len({one[:2] for one in said}) == 1
-    return alike and all(a[2] < b[2] for a, b in itertools.pairwise(said))
+    said: list[tuple[str, str, int]] = []
+    for label in labels:
+        if (match := _NUMBERED.fullmatch(clean(label))) is None:
+            return False  # as the first nearly always is
+        said.append((match[1].strip().lower(), match[3].strip().lower(), int(match[2])))
+    return len({one[:2] for one in said}) == 1 and all(a[2] < b[2] for a, b in itertools.pairwise(said))
 
 
 def _odd(mates: list[Row]) -> Iterator[Finding]:

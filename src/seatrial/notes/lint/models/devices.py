@@ -8,6 +8,7 @@ import re
 from functools import cache, lru_cache
 
 from seatrial import fields, presets
+from seatrial.notes.either import either
 from seatrial.spec import Device
 
 DATA_SHEETS: dict[str, tuple[float, float | None, float | None]] = {
@@ -43,9 +44,9 @@ _CARD = re.compile(r"(?<![\w.])(\d{1,5}) ?[x×] ?(?=[345]090\b)")
 KINDS = (r"\b(?:[AHBL]20|[AL]4|T4|A[13]0|[AL]40S?|V100S?|A[456]000|P40|P100|[AH][18]00|H200|B[123]00|G[BH][23]00)\b|"
          r"\bMI\d{3}X?\b|(?:\bRTX ?|\b\d{1,5} ?[x×] ?)[345]090\b|"
          r"\bTPU ?v\d\w?|\bv[56][ep]\b|^v[2-6][ep]?$|\bGaudi ?\d?|\bA64FX\b")
-_KINDS = re.compile(KINDS, re.IGNORECASE)
+_KINDS = either(KINDS)
 _COUNTED = re.compile(r"^(?:rtx ?|\d{1,5} ?[x×] ?)(?=\d)")
-_NAMED = re.compile(rf"{_KINDS.pattern}|\b(?:mx|nv)?fp(?:4|8|16|32)\b|\bbf16\b|\bint8\b", re.IGNORECASE)
+_NAMED = either(rf"{KINDS}|\b(?:mx|nv)?fp(?:4|8|16|32)\b|\bbf16\b|\bint8\b")
 """A device, or a kind of number, by which figures differ."""
 
 
@@ -114,7 +115,7 @@ def device_named(text: str) -> Device | None:
 @lru_cache(maxsize=4096)
 def devices_in(words: str) -> frozenset[str]:
     """The kinds of device and number that words name, known or not."""
-    return frozenset(_COUNTED.sub("rtx ", name.lower()) for name in _NAMED.findall(_OF_A_RUN.sub(" ", words)))
+    return frozenset(_COUNTED.sub("rtx ", name[0].lower()) for name in _NAMED.finditer(_OF_A_RUN.sub(" ", words)))
 
 
 @lru_cache(maxsize=4096)

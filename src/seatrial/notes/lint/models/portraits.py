@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
+from seatrial.notes.either import either
 from seatrial.notes.labels import is_mixture, label_parameters
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.models.known import named_in
@@ -92,20 +93,20 @@ _UNIT = "|".join(f"(?P<u{at}>{words})" for at, (words, _) in enumerate(_SCALES))
 _SIZE = re.compile(rf"(?<![\w.,/×·^-])(?P<figure>{_NUMBER}) ?(?:{_UNIT})(?![A-Za-zа-я0-9⁰-⁹/])"
                    r"(?!\.? ?-?(?:of |de |di |d'|von )?(?:[Tt]ok|[Jj]et|ток|слов|samples?|word|step|batch|image|"
                    r"トークン|토큰|词|FLOP))")  # fmt: skip
-PARAMS = re.compile(r"param|параметр|パラメ|参数|參數|파라미터|매개변수|paramètre|paràmetre|\bN(?:_\w+)? ?[=≈]", re.IGNORECASE)
+PARAMS = either(r"param|параметр|パラメ|参数|參數|파라미터|매개변수|paramètre|paràmetre|\bN(?:_\w+)? ?[=≈]")
 _PASSED = (r"\b(?:active\b|activated\b|actif|activ[oa]s?\b|attiv[ei]\b|ativ[oa]s?\b|aktive?n?\b)|актив(?:н|ир)|"
            r"激活(?!重|值|检)|アクティブ|활성(?!화)")
 """Of the parameters that a token passes."""
-_ACTIVE = re.compile(rf"{_PASSED}|trainable|LoRA|adapter|embedding only|non-embed|"
-                     r"without (?:the )?embed|per (?:GPU|rank|stage)|je GPU", re.IGNORECASE)  # fmt: skip
+_ACTIVE = either(rf"{_PASSED}|trainable|LoRA|adapter|embedding only|non-embed|"
+                 r"without (?:the )?embed|per (?:GPU|rank|stage)|je GPU")  # fmt: skip
 _IN_TITLE = re.compile(rf"[(\[,] ?(?:{_UNIT})(?:[)\]]|$)")
-_TIED = re.compile(r"\b(?:tied|ties|tie[ _]word|weight[ -]tying|geteilte Embedding)", re.IGNORECASE)
-_UNTIED = re.compile(r"\b(?:un|not )tied\b|\bseparate\b|séparés|separados|tied(?: [a-z]+)*\W{1,4}(?:no|false)\b", re.IGNORECASE)
-_GATED = re.compile(r"\w*glu\b|llama|mistral|qwen|\byi\b", re.IGNORECASE)
-_PLAIN = re.compile(r"\bgelu\b|\bGPT|\brelu\b|no gate|megatron-?lm paper", re.IGNORECASE)
-_EXPERTS = re.compile(r"expert|эксперт|专家|エキスパート|전문가|moe\b|\bmixt|top-?k?\d|\d ?[x×] ?\d+(?:\.\d)?B", re.IGNORECASE)
-_NO_MODEL = re.compile(_PASSED + r"|\b(?:draft\b|encoder|vision\b|teacher|prun|distill|(?:first|last)\b.{0,12}layer|"
-                       r"stages?\b|frozen\b|LoRA\b)|per stage|proxy|truncated|cut down|shrunk|upcycl|stack", re.IGNORECASE)
+_TIED = either(r"\b(?:tied|ties|tie[ _]word|weight[ -]tying|geteilte Embedding)")
+_UNTIED = either(r"\b(?:un|not )tied\b|\bseparate\b|séparés|separados|tied(?: [a-z]+)*\W{1,4}(?:no|false)\b")
+_GATED = either(r"\w*glu\b|llama|mistral|qwen|\byi\b")
+_PLAIN = either(r"\bgelu\b|\bGPT|\brelu\b|no gate|megatron-?lm paper")
+_EXPERTS = either(r"expert|эксперт|专家|エキスパート|전문가|moe\b|\bmixt|top-?k?\d|\d ?[x×] ?\d+(?:\.\d)?B")
+_NO_MODEL = either(_PASSED + r"|\b(?:draft\b|encoder|vision\b|teacher|prun|distill|(?:first|last)\b.{0,12}layer|"
+                   r"stages?\b|frozen\b|LoRA\b)|per stage|proxy|truncated|cut down|shrunk|upcycl|stack")
 _OF_ONE_HEAD = re.compile(r"\bheads? (?:of (?:width |size |dim(?:ension)? )?|size |width )(\d{2,3})\b|"
                           r"\bhead[ _-]?dim(?:ension)?\W{1,3}(\d{2,3})\b", re.IGNORECASE)  # fmt: skip
 _SIDE_BY_SIDE = re.compile(r"(?<![\w.,])(\d{1,3})(?: ?layers?| ?L\b)?(?: ?[x×] ?|,? (?:of |at )?(?:size |dimension |"
@@ -117,7 +118,7 @@ _LAYERS = re.compile(r"\b\d{1,3}[- ]?layers?\b|\blayers?(?: ?[=:]| of)? ?\d{1,3}
 _LABEL = re.compile(r"(?<![\d.,/×x=])(?<!= )(\d{1,4}(?:[.,]\d{1,2})?)[ -]?([bBM])(?![\w/·*⋅])"
                     r"(?! ?[·*×x⋅]| ?(?:of )?[Tt]ok| s\b| ?(?:seq|param))")  # fmt: skip
 _GROUPED = re.compile(r"(?<=\d)[ \u00a0\u202f](?=\d{3}(?!\d))")
-_NO_DIGIT = re.compile(r"\D")
+_DIGIT, _NO_DIGIT, _WORD = re.compile(r"\d"), re.compile(r"\D"), re.compile(r"\w")
 _NUMBERS = re.compile(r"(?<![\d.,])\d{1,3}(?:[ ,.\u00a0\u202f']\d{3})+(?!\d)|(?<![\d.,])\d{1,7}(?!\d)")
 
 
@@ -175,12 +176,12 @@ def half_of(figure: str, scale: float) -> float:
 def in_text(file: str, lines: Sequence[str]) -> Iterator[list[Portrait]]:
     title = ""
     for block in _blocks(lines):
-        text = " ".join(line for _, line in block)
+        text = " ".join([line for _, line in block])
         if len(text) > LONGEST:
             continue
         if block[0][1][:1] == "#":
             title = block[0][1]
-        english = _english(text) if any(map(str.isdigit, text)) else ""
+        english = _english(text) if _DIGIT.search(text) else ""
         if english and _LAYERS.search(english):
             found = [one for one in _of_block(file, block, english) if {"layers", "hidden"} <= one.sides.keys()]
             if len(found) == 1 and found[0].label is None and title:
@@ -197,14 +198,13 @@ def _blocks(lines: Sequence[str]) -> Iterator[list[tuple[int, str]]]:
             continue
         bare = line.strip()
         cells = bare[:1] == "|"
-        ruled = bare.startswith("|-") or cells and not re.search(r"\w", bare)
         if not bare or cells and bare.strip("|").count("|") > 1 or len(line) > 2000 or bare[:1] == "#" and bare[1:2] in "# ":
             if 0 < len(block) <= MOST_LINES:
                 yield block
             block = []
             if bare[:1] == "#" and len(line) <= 2000:
                 yield [(at, bare)]
-        elif not ruled:
+        elif not cells or bare[1:2] != "-" and _WORD.search(bare):
             block.append((at, _MARKS.sub("", " ".join(cell.strip() for cell in bare.strip("|").split("|")) if cells else bare)))
 
 
@@ -212,14 +212,14 @@ _MARKS = re.compile(r"(?<!\w)[*`_]{1,3}(?=\S)|(?<=\S)[*`]{1,3}")
 
 
 def _english(text: str) -> str:
-    return _GROUPED.sub("", in_english(text)) if any(map(str.isdigit, text)) else text
+    return _GROUPED.sub("", in_english(text)) if _DIGIT.search(text) else text
 
 
 def _of_block(file: str, block: list[tuple[int, str]], english: str) -> Iterator[Portrait]:
     """The models of a paragraph or list: all of it where it describes one, else the part of each."""
-    places = [match.start() for match in _LAYERS.finditer(english)]
-    depths = {read_sentence(line).get("layers") for _, line in block} - {None}
-    if len(places) < 2 or len(depths) == 1 and len({*re.findall(r"\d+", " ".join(_LAYERS.findall(english)))}) < 3:
+    places = _LAYERS.findall(english)
+    depths = {read_sentence(line).get("layers") for _, line in block if len(places) > 1} - {None}
+    if len(places) < 2 or len(depths) == 1 and len({*re.findall(r"\d+", " ".join(places))}) < 3:
         yield _of_part(file, block, " ".join(line for _, line in block), english)
         return
     alone = [line for _, line in block if len(_LAYERS.findall(_english(line))) == 1]

@@ -117,7 +117,7 @@ def _speaks_of_words(letters: str) -> bool:
 
 def _vocabulary(lines: Sequence[str]) -> int:
     """The one that the text gives."""
-    said = {read_sentence(line).get("vocab") for line in lines if _speaks_of_words(line.casefold())}
+    said = {read_sentence(line).get("vocab") for line in lines if line and _speaks_of_words(line.casefold())}
     known = [one for one in said if isinstance(one, int)]
     return known[0] if len(known) == 1 else 0
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from seatrial.notes.either import either
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.headings import field_of, is_extra
@@ -28,13 +29,13 @@ from seatrial.tables.tongues import in_english, plain_letters
 
 MOST_LINES, MOST_ROWS, OFF, FAR, SHORT = 4000, 40, 0.06, 20.0, 4
 """By which share a figure is off at least; up to which factor it is of that column; and letters of a word that calls none."""
-_COMPARES = re.compile(r"\b(?:than|against|compared|versus|vs|instead|not|without|from|between|more|less|until|als|que|"
-                       r"niz|both|"
-                       r"mean|average|median|all|each|every|except|would|if|gegen|statt|ohne|mehr|weniger|contre|sans|"
-                       r"plus|moins|"
-                       r"contra|sin|mas|menos|contro|senza|piu|meno|moyenne|media|mittel|alle|tous|todos|tutti|range|over|"
-                       r"under|"
-                       r"above|below|by|points?|punkte?|puntos|punti)\b|→|->|より|比|平均", re.IGNORECASE)  # fmt: skip
+_COMPARES = either(r"\b(?:than|against|compared|versus|vs|instead|not|without|from|between|more|less|until|als|que|"
+                   r"niz|both|"
+                   r"mean|average|median|all|each|every|except|would|if|gegen|statt|ohne|mehr|weniger|contre|sans|"
+                   r"plus|moins|"
+                   r"contra|sin|mas|menos|contro|senza|piu|meno|moyenne|media|mittel|alle|tous|todos|tutti|range|over|"
+                   r"under|"
+                   r"above|below|by|points?|punkte?|puntos|punti)\b|→|->|より|比|平均")  # fmt: skip
 _FREE = re.compile(rf"(?<![\w.,/#$€£=~<>+-])({NUMBER.pattern})(?![\w/]|[.,]\d|\s?(?:[kKMGT](?![a-z])|x\b|×))(?P<percent>\s?%)?")
 _COMMON = frozenset("model modell modele modelo modello params tokens token batch steps step seconds time memory speed "
                     "total notes "

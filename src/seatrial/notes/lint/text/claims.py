@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from seatrial.notes.either import either
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.phases.totals import is_aggregate
 from seatrial.notes.lint.row import Row
@@ -98,11 +99,11 @@ _RANGE = re.compile(r"\d\s?%?\s?(?:to|bis|a|à|and|und|or|oder|et|ou|y|o|e|-|–
 """Before the second of two figures."""
 _OPEN = re.compile(r"(?:more than|less than|over|under|above|below|up to|at least|at most|beyond|within|mehr als|weniger als|"
                    r"unter|uber|plus de|moins de|mas de|menos de|[<>≤≥]) ?$", re.IGNORECASE)  # fmt: skip
-OTHERS = re.compile(r"\b(?:papers?|others|elsewhere|published|claims?|claimed|vendors?|competitor\w*|theor\w+|targets?|goals?|"
-                    r"expect\w*|hope|hoped|should|would|could|data ?sheets?|spec|planned|last (?:year|week|month|time)|"
-                    r"previous\w*|yesterday|before|earlier|drafts?|ago|up to|bis zu|jusqu|hasta|if|wenn|"
-                    r"si(?! (?:va|ha|ottien|arriva|guadagna|perde|passa|scende|sale|corre))|section|budget|"
-                    r"tables? (?:above|below|in)|at least|contract|wenigstens|au moins)\b", re.IGNORECASE)  # fmt: skip
+OTHERS = either(r"\b(?:papers?|others|elsewhere|published|claims?|claimed|vendors?|competitor\w*|theor\w+|targets?|goals?|"
+                r"expect\w*|hope|hoped|should|would|could|data ?sheets?|spec|planned|last (?:year|week|month|time)|"
+                r"previous\w*|yesterday|before|earlier|drafts?|ago|up to|bis zu|jusqu|hasta|if|wenn|"
+                r"si(?! (?:va|ha|ottien|arriva|guadagna|perde|passa|scende|sale|corre))|section|budget|"
+                r"tables? (?:above|below|in)|at least|contract|wenigstens|au moins)\b")  # fmt: skip
 """Ratios of somebody else, and of what stands in no table."""
 CLAUSES = re.compile(r"[;:]\s|,\s| and | while | und | et | y ")
 _CUES = re.compile(r"\d\s?(?:[%x×]|times|[Pp]er|[Pp]ro|pour|por|про|fois|vec|volte|vezes|keer|razy|mal|-?fach|倍|배|раз|"

@@ -13,9 +13,10 @@ import re
 import unicodedata
 from dataclasses import dataclass, replace
 
+from seatrial.notes.either import small
 from seatrial.notes.lint import digits
 from seatrial.tables.headings import NUMBER, decimal
-from seatrial.tables.tongues import plain_letters
+from seatrial.tables.tongues import lowered, plain_letters
 
 MOST = 24
 """Figures of a sentence; beyond them it is a list."""
@@ -67,9 +68,9 @@ _UNITS: tuple[tuple[str, str], ...] = (
     ("devices", _DEVICE), ("nodes", _NODE), ("steps", _STEPS),
     ("factor", r"[x×](?!\s?(?:\d|[AHVB]\d00|GPU|[TPDCE]P))|-?fach\w*|mal|fois|veces|volte|vezes|keer|раза?|倍|배|times"),
 )  # fmt: skip
-_UNIT = re.compile(r"[\s-]?(?:" + "|".join(
+_UNIT = small(r"[\s-]?(?:" + "|".join(
     rf"(?P<u{at}>{pattern}){_END if re.search('[a-z]', pattern) and name != 'percent' else ''}"
-    for at, (name, pattern) in enumerate(_UNITS)) + ")", re.IGNORECASE)  # fmt: skip
+    for at, (name, pattern) in enumerate(_UNITS)) + ")")  # fmt: skip
 _NAMES = {f"u{at}": name for at, (name, _) in enumerate(_UNITS)}
 _PER = re.compile(rf"\s?(?:/|,? (?:and|per|pro|par|por|je|a|an|each|every|on each|al|alla|all'|a la|na|za|за|на|в|of each) |"
                   rf" of (?:a|one|each) |(?<=\d)\b|[·⋅])\s?(?:(?P<step>{_STEP})|(?P<device>{_DEVICE})|(?P<node>{_NODE})|"
@@ -187,12 +188,13 @@ def figures(sentence: str) -> tuple[Figure, ...]:
     """Of a sentence in plain letters."""
     found: list[Figure] = []
     bare: list[tuple[int, int, re.Match[str]]] = []
-    for match in _NUMBER.finditer(sentence):
+    letters = lowered(sentence)
+    for match in _NUMBER.finditer(sentence) if len(letters) == len(sentence) else ():
         if len(found) > MOST:
             return ()
         if match.start("number") and sentence[match.start() - 1] == "-" and found and found[-1].end < match.start() - 1:
             continue  # the number of a name
-        one = _figure(sentence, match)
+        one = _figure(sentence, letters, match)
         if one is not None:
             found.append(one)
         else:
@@ -232,7 +234,7 @@ def _values(text: str, scale: float) -> tuple[float, ...]:
     return (value,)
 
 
-def _figure(sentence: str, match: re.Match[str]) -> Figure | None:
+def _figure(sentence: str, letters: str, match: re.Match[str]) -> Figure | None:
     end, times = match.end(), 1.0
     many = _SCALE.match(sentence, end)
     if many is not None and not many[0].isspace():
@@ -240,10 +242,10 @@ def _figure(sentence: str, match: re.Match[str]) -> Figure | None:
         letter = many[name]
         if len(letter) > 1 or name not in _CASED or letter in (_CASED[name], "G"):
             end, times = many.end(), _TIMES[name]
-    unit = _UNIT.match(sentence, end)
+    unit = _UNIT.match(letters, end)
     if unit is None and times > 1.0 and not match["money"]:  # `48 GPU` is no 4.8e4
-        unit, end, times = _UNIT.match(sentence, match.end()), match.end(), 1.0
-    name = _NAMES[next(key for key, group in unit.groupdict().items() if group)] if unit is not None else ""
+        unit, end, times = _UNIT.match(letters, match.end()), match.end(), 1.0
+    name = _NAMES[unit.lastgroup or ""] if unit is not None else ""
     if match["money"]:
         name, after = "money", end
     else:

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
+from seatrial.notes.either import either
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.row import Row
@@ -25,8 +26,8 @@ from seatrial.notes.lint.text.sides import having_all
 from seatrial.tables.headings import NUMBER, decimal
 
 MOST_LINES, MOST_SIZES, NEAR = 4000, 24, 0.06
-_OF_A_TOKEN = re.compile(r"(?:per|a|each|every|/|je|pro|par|por|al|за|на) ?(?:tok|jet|ток)|每(?:个)?(?:token|词元)|"
-                         r"トークン(?:あたり|当たり)|/ ?tok", re.IGNORECASE)  # fmt: skip
+_OF_A_TOKEN = either(r"(?:per|a|each|every|/|je|pro|par|por|al|за|на) ?(?:tok|jet|ток)|每(?:个)?(?:token|词元)|"
+                     r"トークン(?:あたり|当たり)|/ ?tok")  # fmt: skip
 _OF_THE_DEVICE = re.compile(r"peak|dense|\b[mh]fu\b|utili|spec\b|spitze|\bpic\b|crete|\bpico\b|picco|пик|峰值|ピーク|피크",
                             re.IGNORECASE)  # fmt: skip
 _FLOP = re.compile(rf"(?<![\w.,])({NUMBER.pattern}) ?([MGTP])(?:FLOPs?|flops?)(?!\w|/s|/ ?(?:GPU|s)| ?per (?:second|GPU))")

@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from seatrial.notes.either import either
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.findings import Finding, Level
 from seatrial.notes.lint.models.devices import OF_DEVICES_SOLD, PEAKS_SOLD
@@ -53,7 +54,7 @@ _RATES = frozenset(("tokens a second", "device tokens a second", "node tokens a 
                     "mfu", "hfu", "efficiency"))  # fmt: skip
 _COSTS = frozenset(("step seconds", "memory", "hours", "device hours", "node hours", "money", "energy", "price of tokens",
                     "energy of a token", "price of a device hour"))  # fmt: skip
-_OTHERS = re.compile(
+_OTHERS = either(
     r"\b(?:papers?|report\w*|authors?|others|elsewhere|published|claims?|claimed|vendors?|they|their|theor\w+|targets?|goals?|"
     r"expect\w*|hope[sd]?|should|would|could|might|data ?sheets?|spec|specs|nominal|planned|plans?|budget\w*|quota|"
     r"last (?:year|week|month|time|autumn|spring)|previous\w*|yesterday|earlier|drafts?|ago|used to|"
@@ -63,7 +64,7 @@ _OTHERS = re.compile(
     r"deberia\w*|podria\w*|esper\w+|objetivo|segun|antes|previst\w+|dovrebbe|potrebbe|obiettivo|"
     r"zou(?:den)?|verwacht\w*|volgens|eerder|"
     r"план\w*|цель|ожида\w*|если|раньше|ранее|согласно)\b|論文|论文|目標|目标|予定|预计|計画|计划|以前|前回|之前|如果|もし|"
-    r"논문|목표|예상|이전", re.IGNORECASE)  # fmt: skip
+    r"논문|목표|예상|이전")  # fmt: skip
 """Figures of somebody else, of another day, and of what is not yet."""
 _VARIED = re.compile(
     r"\b(?:without|disabl\w*|turned off|switched off|instead|after|first (?:step|iteration|epoch)s?|(?:each|every) (?:\d|"
@@ -141,9 +142,9 @@ _STEPPED = re.compile(r"step|iter|schritt|\bpas\b|\bpaso|\bpasso|\bpass[io]\b|et
 _GOES = re.compile(r"\b(?:from|von|vom|de|du|des|desde|da|dal|dalla|van|z|od|с|от)\b|から|从|에서|→|->|"
                    r"\bdown to\b", re.IGNORECASE)
 
-_MEAN = re.compile(r"\b(?:mean|average[ds]?|averages? out|avg\.?|on average|im (?:Mittel|Schnitt)|Mittelwert|durchschnittlich|"
-                   r"en moyenne|moyenne|en promedio|promedio|media|in media|em media|media|gemiddeld|srednio|srednia)\b|"
-                   r"平均|среднем|среднее|평균", re.IGNORECASE)  # fmt: skip
+_MEAN = either(r"\b(?:mean|average[ds]?|averages? out|avg\.?|on average|im (?:Mittel|Schnitt)|Mittelwert|durchschnittlich|"
+               r"en moyenne|moyenne|en promedio|promedio|media|in media|em media|media|gemiddeld|srednio|srednia)\b|"
+               r"平均|среднем|среднее|평균")  # fmt: skip
 _USUAL = re.compile(r"\b(?:typical\w*|usual\w*|mostly|mean|median|average|around|roughly|ublich\w*|meist\w*|normal\w*|"
                     r"habituel\w*)\b",
                     re.IGNORECASE)  # fmt: skip

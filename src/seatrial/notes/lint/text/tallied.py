@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from seatrial.notes.either import either
 from seatrial.notes.lint.findings import Finding, Level
 from seatrial.notes.lint.phases.totals import is_aggregate
 from seatrial.notes.lint.row import Row
@@ -41,20 +42,18 @@ _OOM = (r"oom\w*|out of memory|memory errors?|did(?: not|n't) fit|do(?:es)?(?: n
 _FAILED = (r"failed|crashed|died|hung|scheiter\w+|abgesturzt|fehlgeschlagen|gestorben|ont echoue|echou\w+|plante\w*|fall\w+on|"
            r"fallit[ei]|fallirono|falharam|mislukt\w*|nie powiod\w*|упал\w*|не удал\w*")  # fmt: skip
 _BETWEEN = r"[^.;:,\d]{0,32}?"
-_TALLY = re.compile(rf"(?<![\w.,#=-])(?P<n>{words.WORD}) (?:(?:{_OF}) {_ALL}(?P<m>{words.WORD})(?: (?:\w+ )?{_TRIES})?|"
-                    rf"(?:\w+ )?{_TRIES})\b{_BETWEEN}\b(?:(?P<oom>{_OOM})|(?P<failed>{_FAILED}))(?!\w)",
-                    re.IGNORECASE)  # fmt: skip
+_TALLY = either(rf"(?<![\w.,#=-])(?P<n>{words.WORD}) (?:(?:{_OF}) {_ALL}(?P<m>{words.WORD})(?: (?:\w+ )?{_TRIES})?|"
+                rf"(?:\w+ )?{_TRIES})\b{_BETWEEN}\b(?:(?P<oom>{_OOM})|(?P<failed>{_FAILED}))(?!\w)")  # fmt: skip
 _CJK_TALLY = re.compile(r"(?P<m>\d{1,3}) ?(?:组|个|次|行|例|件|回|条)[^。,，\d]{0,8}?(?:中|里|有)[^。,，\d]{0,6}?"
                         r"(?P<n>\d{1,3}) ?(?:组|个|次|行|例|件|回|条)?[^。,，\d]{0,8}?(?P<oom>OOM|显存不足|爆显存|溢出|"
                         r"メモリ不足|メモリ.{0,4}足り|메모리 부족)", re.IGNORECASE)  # fmt: skip
-_OTHER_ROWS = re.compile(r"\b(?:more|other|another|further|first|last|later|earlier|weitere|andere|autres?|otr[oa]s|altr[ei]|"
-                         r"not shown|not in (?:the|this) table|nicht in (?:der|dieser) tabelle|per|each|every)\b",
-                         re.IGNORECASE)  # fmt: skip
-_MAY = re.compile(rf"{_OOM}|{_FAILED}|oom|显存|爆|溢出|メモリ|메모리", re.IGNORECASE)
+_OTHER_ROWS = either(r"\b(?:more|other|another|further|first|last|later|earlier|weitere|andere|autres?|otr[oa]s|altr[ei]|"
+                     r"not shown|not in (?:the|this) table|nicht in (?:der|dieser) tabelle|per|each|every)\b")  # fmt: skip
+_MAY = either(rf"{_OOM}|{_FAILED}|oom|显存|爆|溢出|メモリ|메모리")
 _NODE = r"(?:nodes?|hosts?|knoten|n(?:oe)?uds?|nodos?|nodi|nos|knooppunten|wezl\w+|узл\w+|noder)"
 _DEVICE = r"(?:gpus?|chips?|cards?|devices?|accelerators?|karten|cartes|tarjetas|schede|placas|kaarten|карт\w*|gcds?)"
-_LIST = re.compile(rf"(?<![\w.,])(?P<list>{words.WORD}(?:, {words.WORD}){{0,8}},? (?:and|und|et|y|e|en|i|и|och) {words.WORD}) "
-                   rf"(?:(?P<nodes>{_NODE})|(?:[A-Z]+\d+\w* |[A-Za-z]+ )?(?P<devices>{_DEVICE}))\b", re.IGNORECASE)  # fmt: skip
+_LIST = either(rf"(?<![\w.,])(?P<list>{words.WORD}(?:, {words.WORD}){{0,8}},? (?:and|und|et|y|e|en|i|и|och) {words.WORD}) "
+               rf"(?:(?P<nodes>{_NODE})|(?:[A-Z]+\d+\w* |[A-Za-z]+ )?(?P<devices>{_DEVICE}))\b")  # fmt: skip
 _EACH = re.compile(rf"\b{_NODE} (?:of|with|mit|a|de|con|met|zu je|med|по) (?P<each>{words.WORD})\b", re.IGNORECASE)
 _WORD = re.compile(rf"(?<![^\W_]){words.WORD}(?![^\W_])", re.IGNORECASE)
 
@@ -143,30 +142,28 @@ def _having(file: str, sentence: Sentence, tables: list[list[Row]], lines: Seque
                     printed=match["n"], proposed=right)]  # fmt: skip
 
 
-_NOT_ALL = re.compile(r"\b(?:than|not|at least|at most|up to|about|nearly|almost|if|would|same|together|faster|slower|als|"
-                      r"nicht|"
-                      r"que|non|no|mehr|weniger|repeat\w*|again|crash\w*|died|fail\w*|lost|hung|was|after|before|during|while)\b",
-                      re.IGNORECASE)  # fmt: skip
+_NOT_ALL = either(r"\b(?:than|not|at least|at most|up to|about|nearly|almost|if|would|same|together|faster|slower|als|"
+                  r"nicht|"
+                  r"que|non|no|mehr|weniger|repeat\w*|again|crash\w*|died|fail\w*|lost|hung|was|after|before|during|while)\b")  # fmt: skip
 
 
 # ---- on how many nodes
 
 
-_RANGE = re.compile(rf"(?<![\w.,])(?P<one>{words.WORD}) (?:to|through|bis|zu|a|a|al|tot|do|до|till|until|up to|"
-                    rf"bis zu) (?P<other>{words.WORD}) "
-                    rf"(?:(?P<nodes>{_NODE})|(?:[A-Z]+\d+\w* )?(?P<devices>{_DEVICE}))\b", re.IGNORECASE)  # fmt: skip
-_UTMOST = re.compile(rf"\b(?:(?P<most>largest|biggest|grosste[rn]?|plus grande?|mayor|mas grande|maggiore|piu grande|"
-                     rf"maior|grootste|"
-                     rf"najwieksz\w*|крупнейш\w*)|smallest|kleinste[rn]?|plus petite?|menor|minore|kleinste|najmniejsz\w*|"
-                     rf"наименьш\w*) "
-                     rf"(?:\w+ )?(?:run|job|setup|config\w*|test|lauf|auftrag|essai|tache|ejecucion|trabajo|prova|corsa|"
-                     rf"execucao|taak)\b"
-                     rf"[^.;:\d]{{0,24}}? (?P<one>{words.WORD}) "
-                     rf"(?:(?P<nodes>{_NODE})|(?:[A-Z]+\d+\w* )?(?P<devices>{_DEVICE}))\b", re.IGNORECASE)  # fmt: skip
-_ALL_ROWS = re.compile(rf"\b(?:all|alle|aller|tous les|toutes les|todos los|todas las|tutti e|tutte e|tutte le|todos os|"
-                       rf"todas as|alle|все)"
-                       rf"(?: of)?(?: the| these| those| diese| der)? (?P<n>{words.WORD}) {_TRIES}\b",
-                       re.IGNORECASE)  # fmt: skip
+_RANGE = either(rf"(?<![\w.,])(?P<one>{words.WORD}) (?:to|through|bis|zu|a|a|al|tot|do|до|till|until|up to|"
+                rf"bis zu) (?P<other>{words.WORD}) "
+                rf"(?:(?P<nodes>{_NODE})|(?:[A-Z]+\d+\w* )?(?P<devices>{_DEVICE}))\b")  # fmt: skip
+_UTMOST = either(rf"\b(?:(?P<most>largest|biggest|grosste[rn]?|plus grande?|mayor|mas grande|maggiore|piu grande|"
+                 rf"maior|grootste|"
+                 rf"najwieksz\w*|крупнейш\w*)|smallest|kleinste[rn]?|plus petite?|menor|minore|kleinste|najmniejsz\w*|"
+                 rf"наименьш\w*) "
+                 rf"(?:\w+ )?(?:run|job|setup|config\w*|test|lauf|auftrag|essai|tache|ejecucion|trabajo|prova|corsa|"
+                 rf"execucao|taak)\b"
+                 rf"[^.;:\d]{{0,24}}? (?P<one>{words.WORD}) "
+                 rf"(?:(?P<nodes>{_NODE})|(?:[A-Z]+\d+\w* )?(?P<devices>{_DEVICE}))\b")  # fmt: skip
+_ALL_ROWS = either(rf"\b(?:all|alle|aller|tous les|toutes les|todos los|todas las|tutti e|tutte e|tutte le|todos os|"
+                   rf"todas as|alle|все)"
+                   rf"(?: of)?(?: the| these| those| diese| der)? (?P<n>{words.WORD}) {_TRIES}\b")  # fmt: skip
 
 
 def _ends(file: str, sentence: Sentence, tables: list[list[Row]], lines: Sequence[str]) -> list[Finding]:

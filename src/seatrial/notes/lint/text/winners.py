@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from seatrial.notes.either import either
 from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.headings import field_of
 from seatrial.notes.lint.phases.totals import is_aggregate
@@ -59,7 +60,7 @@ _WAYS: tuple[tuple[str, bool, str, str], ...] = (
     ("figure", True, _HIGH, r"最高|最大|최고"), ("figure", False, _LOW, r"最低|最小|최저"),
 )  # fmt: skip
 _PATTERNS = tuple((kind, most, re.compile(rf"\b(?:{words})\b|{signs}", re.IGNORECASE)) for kind, most, words, signs in _WAYS)
-_ANY = re.compile("|".join(rf"\b(?:{words})\b|{signs}" for _, _, words, signs in _WAYS), re.IGNORECASE)
+_ANY = either("|".join(rf"\b(?:{words})\b|{signs}" for _, _, words, signs in _WAYS))
 _STEMS = ("fast", "quick", "best", "win", "won", "slow", "worst", "cheap", "expensiv", "dear", "pric", "memor",
           "speicher", "most", "least", "long", "short", "high", "low", "large", "small", "max", "min", "top",
           "peak", "schnell", "langsam", "schlecht", "billig", "gunstig", "teuer", "meist", "wenig", "hochst",
