@@ -7,9 +7,7 @@ rather than printed. `None` means that nobody said: tables print it as an empty 
 """
 from __future__ import annotations
 
-import collections
 import dataclasses
-import itertools
 import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -218,12 +216,12 @@ class Record:
         return record
 
     def changed(self, values: Mapping[str, object]) -> Record:
-        """With other values, in a tenth of the time of `dataclasses.replace`: of most rows something is inferred."""
-        made = object.__new__(Record)
-        collections.deque(map(operator.call, _PUT.values(), itertools.repeat(made), _VALUES(self)), maxlen=0)
+        """With other values, in a fraction of the time of `dataclasses.replace`: of most rows something is inferred."""
+        made = _Open(*_VALUES(self))
         for name, value in values.items():
-            _PUT[name](made, value)
-        return made
+            setattr(made, name, value)
+        made.__class__ = Record  # of one layout
+        return made  # type: ignore[no-any-return]
 
     @property
     def mem_gib(self) -> float | None:
@@ -240,5 +238,5 @@ class Record:
 
 _FIELDS = tuple(one.name for one in dataclasses.fields(Record))
 _VALUES = operator.attrgetter(*_FIELDS)
-_PUT = {name: getattr(Record, name).__set__ for name in _FIELDS}
-"""What fills the slot of each field, in a record that is being made."""
+_Open: Any = dataclasses.make_dataclass("_Open", _FIELDS, slots=True)
+"""A record that is being made: the same slots, which anybody may fill."""

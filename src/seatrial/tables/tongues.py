@@ -7,6 +7,7 @@
 """
 from __future__ import annotations
 
+import functools
 import re
 import unicodedata
 
@@ -229,6 +230,7 @@ def fromsigns_of(text: str) -> str:
     return re.sub(r"/node\w", "/node", re.sub(r" ?([/()]) ?", r"\1", text)).replace("(", " (")
 
 
+@functools.lru_cache(maxsize=4096)
 def in_english(text: str, *, surely: bool = False) -> str:
     """`surely`: the text is known to be no English."""
     if (signs := fromsigns_of(text)) != text:

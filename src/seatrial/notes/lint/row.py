@@ -78,8 +78,12 @@ class Cells(dict[str, str]):
         return ""
 
 
-@dataclass(eq=False)
-class Row:
+class _Kept:
+    """Room for what is worked out `once`, beside the slots: a row has more fields than its class would lay out together."""
+
+
+@dataclass(eq=False, slots=True)
+class Row(_Kept):
     record: Record
     index: int
     sheet: Sheet
@@ -115,6 +119,8 @@ class Row:
     """Whether a finding has explained how the row's figures belong together."""
     added: tuple[bool, bool] | None = None
     """Whether it is a total, and whether a mean, filled when it is needed: see `totals`."""
+    aggregate: bool | None = None
+    """Whether it is one of them or a part of all, filled when it is needed: see `totals`."""
     configuration: tuple[object, ...] | None = None
     """The whole configuration, filled when it is needed."""
     _printed: dict[str, Printed | None] = field(default_factory=dict)
@@ -304,7 +310,8 @@ class Row:
     @once
     def in_parts(self) -> frozenset[str]:
         named = parts_of(tuple(self.record.printed))
-        return named.union(self.axes, *(laid_out(cell) for cell in self.record.extra.values()))
+        more = [self.axes, *map(laid_out, self.record.extra.values())]
+        return named.union(*more) if any(more) else named
 
     def states(self, name: str) -> bool:
         """Whether the row itself prints the field, rather than the text around it."""
@@ -377,7 +384,7 @@ class Row:
     @once
     def worded(self) -> dict[str, str]:
         """The cells that have letters."""
-        return {heading: cell for heading, cell in self.record.printed.items() if cell.lower() != cell.upper()}
+        return {heading: cell for heading, cell in self.record.printed.items() if cell.swapcase() != cell}
 
     @once
     def described(self) -> list[tuple[str, str]]:

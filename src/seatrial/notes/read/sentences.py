@@ -26,7 +26,7 @@ from seatrial.notes.read.sound import MOST_COUNTED
 from seatrial.notes.read.spelt import has_numbers, in_digits, spelt
 from seatrial.notes.read.wikitables import pipes_of_wiki
 from seatrial.notes.read.wordings import CUES, DEVICE, EACH_OF, LOOSELY, OF_DEVICES, SURE, values_of
-from seatrial.record import Record
+from seatrial.record import Record, Stated
 from seatrial.tables.headings import clean
 from seatrial.tables.tongues import in_english
 
@@ -115,7 +115,7 @@ class Hints:
         self._loosely: dict[int, dict[str, object]] = {}
         self._near: dict[tuple[int | None, str], dict[str, object]] = {}
         self._seen: dict[tuple[int, int], list[tuple[int, tuple[int, int]]]] = {}
-        self._later: dict[tuple[object, ...], bool] = {}
+        self._later: dict[tuple[object, ...], tuple[object, list[str]]] = {}
 
     @classmethod
     def of(cls, tokens: Sequence[Token]) -> Hints:
@@ -132,7 +132,8 @@ class Hints:
             return record
         # What the importer inferred comes from farther away than a sentence of the row's own section.
         hints, context, inferred = self._of(record), record.context, record.inferred
-        later = [name for name in _LATER if name in hints and name in context and self._speaks_later(record, name)]
+        later = [name for name in self._said_later(record, hints) if context[name].value == getattr(record, name)
+                 and context[name].line <= (record.source_line or 0)]  # fmt: skip
         if later and not ("layers" in later and "hidden" in later):
             later = [name for name in later if name not in SHAPE]  # another model is another depth and width
         new = {name: value for name, value in hints.items() if name != "experts"
@@ -153,25 +154,23 @@ class Hints:
             new["context"] = {name: stated for name, stated in record.context.items() if name not in later}
         return record.changed(new)
 
-    def _speaks_later(self, record: Record, name: str) -> bool:
-        """Whether a sentence between the row and what the importer took from farther above says otherwise."""
-        stated = record.context[name]
-        if stated.value != getattr(record, name) or stated.line > (record.source_line or 0):
-            return False
-        key = record.table, record.size_label, name, stated.line
-        if key not in self._later:
-            self._later[key] = self._said_between(record, name, stated.line)
-        return self._later[key]
+    def _said_later(self, record: Record, hints: dict[str, object]) -> list[str]:
+        """The fields of which a sentence between the rows and what the importer took from farther above says otherwise."""
+        key, context = (record.table, record.size_label), record.context
+        if key not in self._later or self._later[key][0] != context:  # of all rows of a table alike
+            self._later[key] = context, [*self._said_between(record.source_line or 0, hints, context)]
+        return self._later[key][1]
 
-    def _said_between(self, record: Record, name: str, above: int) -> bool:
-        tree, at = self.sections, record.source_line or 0
+    def _said_between(self, at: int, hints: dict[str, object], context: dict[str, Stated]) -> Iterator[str]:
+        tree, visible = self.sections, self.visible(at)
         depth = {section: place for place, section in enumerate(tree.chain(tree.at(at)))}
-        theirs = depth.get(tree.scope(tree.at(above)), len(depth))
-        for number, (scope, _) in self.visible(at):
-            if self._said(number).get(name) == self._of(record)[name]:
-                return number > above and (scope, -number) < (theirs, -above) and any(
-                    line.lstrip().startswith("|") for line in self.lines[above:number])  # fmt: skip
-        return False
+        for name in (name for name in _LATER if name in hints and name in context):
+            above = context[name].line
+            number, scope = next(((number, scope) for number, (scope, _) in visible
+                                  if self._said(number).get(name) == hints[name]), (0, 0))  # fmt: skip
+            if number > above and (scope, -number) < (depth.get(tree.scope(tree.at(above)), len(depth)), -above) and any(
+                    line.lstrip().startswith("|") for line in self.lines[above:number]):
+                yield name
 
     def _of(self, record: Record) -> dict[str, object]:
         # All rows of a table stand under the same text.

@@ -96,9 +96,10 @@ def _of_another_pass(row: Row, relation: Relation, off: float) -> bool:
 def _attends_to_none(row: Row, relation: Relation, rule: Rule, measured: tuple[float, float]) -> bool:
     """Whether a row of another length keeps to the rule with what a token costs in the others, and no row shows that it costs
     more: then attention is counted in none."""
+    if not row.seq or any(mate is not row and mate.seq == row.seq and _keeps(mate, relation, rule) for mate in row.around):
+        return False
     others = [mate for mate in row.around if mate.seq and mate.seq != row.seq and _keeps(mate, relation, rule)]
-    alike = [mate for mate in row.around if mate is not row and mate.seq == row.seq and _keeps(mate, relation, rule)]
-    if not row.seq or alike or len({mate.seq for mate in others}) != 1:
+    if len({mate.seq for mate in others}) != 1:
         return False
     (own, its), (off, may) = map(cost_of_token, (row, others[0])), measured
     return own is not None and its is not None and abs(off + math.log(own / its)) <= may + 2 * CLOSELY

@@ -46,6 +46,10 @@ class Relation:
     """Fields by which rows differ in what is learned."""
 
     @functools.cached_property
+    def names(self) -> frozenset[str]:
+        return frozenset(name for name, _ in self.terms)
+
+    @functools.cached_property
     def measures(self) -> tuple[str, ...]:
         return tuple(name for name, _ in self.terms if is_measure(name))
 

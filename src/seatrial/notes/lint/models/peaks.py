@@ -90,7 +90,8 @@ def _heading(headings: tuple[str, ...]) -> str | None:
 def _told(mates: list[Row], heading: str) -> list[Finding]:
     kept, odd = set(), []
     for row in mates:
-        device, value = device_named(clean(next(iter(row.cells.values()), ""))), digits.alone(row.cells.get(heading, ""))
+        name = next(iter(row.cells.values()), "")
+        device, value = None if name.isdecimal() else device_named(clean(name)), digits.alone(row.cells.get(heading, ""))
         peak = device.peak_tflops.get("bf16") if device is not None else None
         if not value or not peak:
             continue

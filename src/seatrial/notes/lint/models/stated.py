@@ -31,6 +31,7 @@ _ALL = (rf"(?:(?-i:N)(?:_\w{{1,8}})?\b|(?-i:P)\b|`?n?_?params?\b"
 _SIX = re.compile(rf"(?<![\w.,])6{_BY}{_ALL}|(?<![\w.,])6 (?:FLOPs? |Op\w* )?(?:per|pro|par|por|je) param\w*|"
                   r"\bsix (?:times |FLOPs (?:per|for (?:each|a)) )(?:the |its )?(?:\*?active\*? |total )?param\w*",
                   re.IGNORECASE)  # fmt: skip
+_A_SIX = re.compile(r"(?<![\w.,])6")
 _THEN = re.compile(rf"[^|.;+]{{0,24}}?(?:\+|\bplus\b|\band\b)[^|.;+]{{0,24}}?(?<![\w.,])(12|6){_BY}(?:n_?)?"
                    rf"(?:[lL]\b|[lL]{_BY}[a-zA-Z]|layers?|层|層|Schichten|couches|capas|\d{{2,3}}\b)")
 """What attention adds: 12 or, of a causal mask, 6 for each layer, width and length."""
@@ -58,9 +59,9 @@ class Stated:
     @classmethod
     def of(cls, lines: Iterable[str]) -> Stated:
         said = tuple(line for line in lines if len(line) <= LONGEST)
-        text = " ".join(line for line in said if not line.lstrip().startswith("|"))
+        text = " ".join([line for line in said if line[:1] != "|" and not line.lstrip().startswith("|")])
         ways, inline = set[float](), set[float]()
-        for match in _SIX.finditer(text) if "6" in text or "six" in text.casefold() else ():
+        for match in _SIX.finditer(text) if _A_SIX.search(text) or "six" in text.casefold() else ():
             attended = _THEN.match(text, match.end())
             ways.add(float(attended[1]) if attended else 0.0)
         if ways:

@@ -1,7 +1,7 @@
 """Time and TFLOPs of a row must belong together under the reading of its table; where they do not, which cell is wrong?
 
     check(sheet)                         findings
-    explanations(row, agreeing)          what would explain the row, the best first
+    Solved(row, agreeing).best()         what would explain the row, the best first
 
 Each cell that could be wrong is solved for, and scored by what else speaks for the solved value: the text above the table, the
 rest of the column, a typing slip that leads from one to the other, figures derived from it in other columns, and whether the
@@ -14,7 +14,7 @@ import bisect
 import math
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from seatrial.notes.labels import label_parameters
@@ -35,6 +35,7 @@ from seatrial.notes.lint.models.formulas import (
     slack,
 )
 from seatrial.notes.lint.models.model_size import MODELS_DIFFER, fits_label, of_another_shape
+from seatrial.notes.lint.once import once
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.lint.usual import mode, round_number
@@ -84,39 +85,49 @@ def reading_of(row: Row) -> Reading:
     return row.reading
 
 
-def explanations(row: Row, agreeing: set[Row]) -> list[Explanation]:
-    """`agreeing`: the rows of the table whose own figures belong together."""
-    lean, open_ = _leaning(row, agreeing), left_open(row)
-    found = [
-        replace(e, score=e.score + _leans(e, lean))
-        for solve in (_unit_of_time, _batch, _layers, _shape, _nodes, _formula, _either_figure)
-        for e in solve(row, agreeing, open_)
-    ]
-    # Of two that lead to the same cell the one that says why is kept, with the better score.
-    best: dict[tuple[str, str], Explanation] = {}
-    for e in sorted(found, key=lambda e: (e.code != "formula-mixed", -e.score)):
-        first = best.get((e.name, e.shown))
-        best[e.name, e.shown] = e if first is None else replace(first, score=max(first.score, e.score))
-    return sorted(best.values(), key=lambda e: -e.score)
-
-
 _WELL = 4.0
+Solver = Callable[[Row, set[Row], Open], Iterator["Explanation"]]
 
 
-def _explained_well(row: Row, agreeing: set[Row]) -> bool:
-    """Whether an explanation of the row scores so; what cannot is not worked out."""
-    lean, open_ = _leaning(row, agreeing), left_open(row)
-    layers = _layers if max(SLIP[0][1], IN_ANOTHER_ROW) + abs(lean) >= _WELL else _layers_said
-    solvers = [_unit_of_time, _batch, layers, _formula]
-    solvers += [_shape] if USUAL_SHAPE + abs(lean) >= _WELL else []
-    above = (row.record.tflops or 0.0) > (row.peak or math.inf)
-    solvers += [_either_figure] if SLIP[0][1] + abs(lean) >= _WELL or derived.may_vote(row) or above else []
-    return any(e.score + _leans(e, lean) >= _WELL for solve in solvers for e in solve(row, agreeing, open_))
+class Solved:
+    """What would explain a row, by each cell that could be wrong. `agreeing`: the rows of the table whose own figures belong
+    together."""
 
+    def __init__(self, row: Row, agreeing: set[Row]) -> None:
+        self._row, self._agreeing = row, agreeing
+        self._lean, self._open = _leaning(row, agreeing), left_open(row)
+        self._known: dict[Solver, list[Explanation]] = {}
 
-def _leans(e: Explanation, lean: float) -> float:
-    # A figure by another formula may look like its neighbours or not: that says less about it than about a wrong figure.
-    return lean * {"formula-mixed": -0.5}.get(e.code, -1.0 if e.name == "tflops" else 1.0)
+    def _by(self, solve: Solver) -> list[Explanation]:
+        if solve not in self._known:
+            self._known[solve] = [replace(e, score=e.score + self._leans(e))
+                                  for e in solve(self._row, self._agreeing, self._open)]  # fmt: skip
+        return self._known[solve]
+
+    def _leans(self, e: Explanation) -> float:
+        # A figure by another formula may look like its neighbours or not: that says less about it than about a wrong figure.
+        return self._lean * {"formula-mixed": -0.5}.get(e.code, -1.0 if e.name == "tflops" else 1.0)
+
+    def best(self) -> list[Explanation]:
+        found = [e for solve in (_unit_of_time, _batch, _layers, _shape, _nodes, _formula, _either_figure)
+                 for e in self._by(solve)]  # fmt: skip
+        # Of two that lead to the same cell the one that says why is kept, with the better score.
+        best: dict[tuple[str, str], Explanation] = {}
+        for e in sorted(found, key=lambda e: (e.code != "formula-mixed", -e.score)):
+            first = best.get((e.name, e.shown))
+            best[e.name, e.shown] = e if first is None else replace(first, score=max(first.score, e.score))
+        return sorted(best.values(), key=lambda e: -e.score)
+
+    @once
+    def well(self) -> bool:
+        """Whether an explanation scores so; what cannot is not worked out."""
+        row, lean = self._row, abs(self._lean)
+        layers = _layers if max(SLIP[0][1], IN_ANOTHER_ROW) + lean >= _WELL else _layers_said
+        solvers: list[Solver] = [_unit_of_time, _batch, layers, _formula]
+        solvers += [_shape] if USUAL_SHAPE + lean >= _WELL else []
+        above = (row.record.tflops or 0.0) > (row.peak or math.inf)
+        solvers += [_either_figure] if SLIP[0][1] + lean >= _WELL or derived.may_vote(row) or above else []
+        return any(e.score >= _WELL for solve in solvers for e in self._by(solve))
 
 
 def _may_be_wrong(row: Row, name: str, agreeing: set[Row]) -> bool:
@@ -381,14 +392,14 @@ def check(sheet: Sheet) -> list[Finding]:
         # Where many rows miss by so little their times are means over other iterations, and no slip explains one of them.
         small = [row for row in wrong if abs((ratios[row] or 1.0) - 1) <= TINY]
         usual = set(small) if len(small) > max(2, 0.3 * len(rows)) else {row for row in small if slack(row) >= TINY / 8}
-        asked = {row for row in wrong[:_MOST_EXPLAINED] if row not in usual}
-        factor = _common_factor(ratios, wrong, asked, agreeing)
+        solved = {row: Solved(row, agreeing) for row in wrong[:_MOST_EXPLAINED] if row not in usual}
+        factor = _common_factor(ratios, wrong, solved)
         if factor is not None and abs(math.log(factor)) < WINDOW:  # figures that scatter, by the formula that the text states
             wrong, factor = [row for row in wrong if abs(math.log(ratios[row] or 1)) > WINDOW + slack(row)], None
         elif factor is not None:
             found.append(_another_sequence(rows) or _unknown_formula(rows, factor))
             wrong = [row for row in rows if abs(math.log((ratios[row] or 1) / factor)) > 0.02 + slack(row)]
-        explained = {row: explanations(row, agreeing) for row in wrong if row in asked}
+        explained = {row: solved[row].best() for row in wrong if row in solved}
         _exchanges(explained)
         habits = sorted([math.log(ratio) for row in wrong if (ratio := ratios[row])])
         for row in wrong:
@@ -493,13 +504,13 @@ def _all_cut(rows: list[Row], wrong: list[Row]) -> bool:
     )
 
 
-def _common_factor(ratios: dict[Row, float], wrong: list[Row], asked: set[Row], agreeing: set[Row]) -> float | None:
+def _common_factor(ratios: dict[Row, float], wrong: list[Row], solved: dict[Row, Solved]) -> float | None:
     """A factor that nothing explains but that most rows share: a formula, sequence or vocabulary that nobody stated."""
     if len(wrong) < 3 or len(wrong) < 0.7 * len(ratios):
         return None
     middle = statistics.median(ratio for row in wrong if (ratio := ratios[row]))
     alike = [row for row in wrong if abs(math.log((ratios[row] or 1) / middle)) < 0.015 + slack(row)]
-    if len(alike) < 0.6 * len(ratios) or any(row in asked and _explained_well(row, agreeing) for row in alike):
+    if len(alike) < 0.6 * len(ratios) or any(row in solved and solved[row].well for row in alike):
         return None
     return middle
 

@@ -97,7 +97,9 @@ def _is_nameless(row: Row, cells: list[str]) -> bool:
 
 
 def is_aggregate(row: Row) -> bool:
-    return any(_kind(row)) or row.place > 1 and _is_part_of_all(next(iter(row.record.printed.values()), ""))
+    if row.aggregate is None:
+        row.aggregate = any(_kind(row)) or row.place > 1 and _is_part_of_all(next(iter(row.record.printed.values()), ""))
+    return row.aggregate
 
 
 @functools.lru_cache(maxsize=16384)

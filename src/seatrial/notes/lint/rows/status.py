@@ -433,7 +433,7 @@ _FROM_TO = re.compile(r"(20\d\d)-(\d\d)-(\d\d)\W{1,3}(?:to|bis|until|au|al|a|à|
 
 def backwards(row: Row) -> Iterator[Finding]:
     """`2025-01-19 to 2024-01-23`: what ends before it begins; of two years the one that the other rows do not have is wrong."""
-    for heading, cell in row.record.printed.items():
+    for heading, cell in row.record.printed.items() if row.text.count("-") > 3 else ():
         match = _FROM_TO.search(cell) if len(cell) > 20 and cell.count("-") > 3 else None
         if match is None or match.groups()[3:] >= match.groups()[:3]:
             continue

@@ -36,6 +36,8 @@ _A_RUN = re.compile(rf"(?<![\w.,$€£])({NUMBER.pattern}) ?(T)(?!\w)(?! ?(?:par
                     rf"(?<![\w.,$€£])({NUMBER.pattern}) ?(B)(?:[- ]tok\w*)?[- ](?:run|training|budget)\b|"
                     rf"(?<=[训練练]) ?({NUMBER.pattern}) ?(B)(?!\w)")  # fmt: skip
 """`the 2T run`, `只能训 109B`"""
+_LARGE = re.compile(r"\d\.? ?[TB]")
+"""Without which there is none: cheaper to ask."""
 _ONE_DAY = re.compile(r"\b(?:(?:one|an?|the|per|each|every|ein(?:em|en|e)?|un|una|une|um|uma|en un) "
                       r"(?:(day|tag|jour|dia|giorno|dag)|(week|woche|semaine|semana|settimana)|(month|monat|mois|mes|mese)))\b|"
                       r"(?:一|每|1) ?(?:(天)|(周)|(个月))|1 ?日で()()()", re.IGNORECASE)  # fmt: skip
@@ -147,7 +149,7 @@ class _Sentence:
     def tokens(self) -> list[Figure]:
         """The budgets, where there are any."""
         its = [one for one in self.figures if one.kind == "tokens" and one.value >= FEWEST_TOKENS and not one.bound]
-        for match in _A_RUN.finditer(self.text):
+        for match in _A_RUN.finditer(self.text) if _LARGE.search(self.text) else ():
             place = next(at for at, group in enumerate(match.groups(), 1) if group)
             scale = {"B": 1e9, "T": 1e12}[match[place + 1]]
             if all(match.end() <= one.start or one.end <= match.start() for one in self.figures):

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from seatrial.notes.either import either
 from seatrial.notes.labels import is_mixture, label_parameters
 from seatrial.notes.lint.digits import slip, slips
 from seatrial.notes.lint.findings import Finding
@@ -188,14 +189,14 @@ much all heads together are wider than the model where nobody says it."""
 _SIZE = re.compile(r"(?<![\w.,/-])(\d{1,4}(?:[.,]\d{1,3})?) ?"
                    r"((?i:billions?|millions?|milliards?|milliarden|miliardi|Mrd\.?|Mio\.?|млрд\.?|млн\.?)|[BM])(?![\w/])"
                    r"(?! ?-?(?:tok|sample|word|step|batch|image|sequence|total|activ))")  # fmt: skip
-_PARAMS = re.compile(r"\bparam|параметр", re.IGNORECASE)
-_TIES = re.compile(r"\b(?:tied|ties|tie[ _]word)", re.IGNORECASE)
-_UNTIED = re.compile(r"\b(?:un|not )tied\b|\btied(?: [a-z]+)*\W{1,4}(?:no|false)\b", re.IGNORECASE)
-_SEVERAL = re.compile(r"\bMoE\b|\bexpert|\bmixtral|专家|エキスパート|эксперт", re.IGNORECASE)
-_OF_A_PART = re.compile(r"\blora\b|\badapter|\btrainable\b|\bdraft\b|\bencoder|\bvision\b", re.IGNORECASE)
+_PARAMS = either(r"\bparam|параметр")
+_TIES = either(r"\b(?:tied|ties|tie[ _]word)")
+_UNTIED = either(r"\b(?:un|not )tied\b|\btied(?: [a-z]+)*\W{1,4}(?:no|false)\b")
+_SEVERAL = either(r"\bMoE\b|\bexpert|\bmixtral|专家|エキスパート|эксперт")
+_OF_A_PART = either(r"\blora\b|\badapter|\btrainable\b|\bdraft\b|\bencoder|\bvision\b")
 _OF_ONE_HEAD = re.compile(r"\bheads? of (?:width |size |dim(?:ension)? )?(\d{2,3})\b|"
                           r"\bhead[ _-]?dim(?:ension)?\W{1,3}(\d{2,3})\b", re.IGNORECASE)  # fmt: skip
-_GATED = re.compile(r"llama|glu\b|mistral|qwen", re.IGNORECASE)
+_GATED = either(r"llama|glu\b|mistral|qwen")
 
 
 _TELLS = 60

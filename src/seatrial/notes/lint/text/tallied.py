@@ -144,7 +144,8 @@ def _having(file: str, sentence: Sentence, tables: list[list[Row]], lines: Seque
 
 _NOT_ALL = either(r"\b(?:than|not|at least|at most|up to|about|nearly|almost|if|would|same|together|faster|slower|als|"
                   r"nicht|"
-                  r"que|non|no|mehr|weniger|repeat\w*|again|crash\w*|died|fail\w*|lost|hung|was|after|before|during|while)\b")  # fmt: skip
+                  r"que|non|no|mehr|weniger|repeat\w*|again|crash\w*|died|fail\w*|lost|hung|was|after|before|"
+                  r"during|while)\b")  # fmt: skip
 
 
 # ---- on how many nodes
