@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterator
+from functools import lru_cache
 from typing import Any
 
 from seatrial.notes.labels import is_mixture, label_parameters
@@ -133,14 +134,20 @@ class Told:
 
 def of_all(record: Record, hints: Hints) -> Record:
     """With the `batch` beside the accumulation as the global one, where a sentence says what the micro-batch is."""
-    batches = [one for one in record.printed if read_heading(one).field in ("gbs", "mbs")] if record.mbs else []
-    if len(batches) != 1 or not is_any_batch(batches[0]) or "mbs" in record.inferred:
+    if not record.mbs or "mbs" in record.inferred or not _is_any_batch(tuple(record.printed)):
         return record
     said = hints.nearest(record, "mbs", surely=True)
     if said is None or not isinstance(said[0], int) or said[0] >= (record.mbs or 0):
         return record
     inferred = tuple(sorted({*record.inferred, "mbs"} - {"gbs"}))
     return record.changed({"gbs": record.mbs, "mbs": said[0], "inferred": inferred})
+
+
+@lru_cache(maxsize=4096)
+def _is_any_batch(headings: tuple[str, ...]) -> bool:
+    """Whether one column is of batches, and does not say of which."""
+    batches = [heading for heading in headings if read_heading(heading).field in ("gbs", "mbs")]
+    return len(batches) == 1 and is_any_batch(batches[0])
 
 
 def _flows(line: str) -> bool:

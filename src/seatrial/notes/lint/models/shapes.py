@@ -82,12 +82,15 @@ def in_tables(text: Prose) -> list[list[_Model]]:
 def _tables(lines: tuple[str, ...]) -> Iterator[list[_Model]]:
     at = 0
     while at < len(lines):
+        if lines[at][:1] != "|":
+            at += 1
+            continue
         end = at
         while end < len(lines) and lines[end].startswith("|"):
             end += 1
         if 3 <= end - at <= 30 and (_heads_layers(lines[at]) or _begins_layers(lines[at + 2 : min(end, at + MOST_SIDES)])):
             yield _models([(n + 1, _cells(lines[n])) for n in range(at, end) if n != at + 1])
-        at = max(end, at + 1)
+        at = end
 
 
 @functools.lru_cache(maxsize=1024)

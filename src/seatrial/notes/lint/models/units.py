@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from seatrial.notes.labels import label_parameters
 from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.row import Row
-from seatrial.notes.lint.sheet import Sheet
+from seatrial.notes.lint.sheet import FIGURES, Sheet
 from seatrial.tables.headings import clean
 
 FEWEST, SHARE, ALIKE = 3, 0.7, 0.06
@@ -77,9 +77,10 @@ def mend(sheet: Sheet) -> list[Finding]:
 
 def _of_times(rows: Sequence[Row], mates: Sequence[Row]) -> list[Finding]:
     """Of the ways to read one heading otherwise the one by which everything belongs together, where there is only one."""
-    logs = {name: [_log(row, name) for row in rows] for name in _TERMS}
+    there = rows[0].sheet.filled(rows[0].key)
+    logs = {name: [_log(row, name) for row in rows] for name in _TERMS if name in there or name not in FIGURES}
     laws = {law: off for laws, close in ((LAWS, ALIKE), (ROUGH, ROUGHLY)) for law in laws
-            if (off := _off(logs, law, close)) is not None}  # fmt: skip
+            if all(name in logs for name, _ in law) and (off := _off(logs, law, close)) is not None}  # fmt: skip
     if not any(abs(off) > ROUGHLY for off in laws.values()):
         return []
     ways = []
