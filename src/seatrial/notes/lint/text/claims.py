@@ -335,23 +335,33 @@ def _by_counts(plain: str, rows: list[Row], said: list[set[str]]) -> None:
                     said[at].add(f"{text} {kind}")
 
 
-_LABEL = re.compile(r"[A-Z]\d?")
-_BEFORE_LETTER = (r"(?:run|row|lauf|zeile|config\w*|setup|variant\w*|layout|case|exp\w*|job|test|ligne|corrida|ejecucion|von|"
-                  r"of|from|to|than|vs\.?|against|and|und|et|de|da|als|que|sur|with|mit|avec|\() ")  # fmt: skip
+_LABEL = re.compile(r"[A-Za-z]\d?")
+_BEFORE_LETTER = re.compile(
+    r"(?:^|\b(?:run|row|lauf|zeile|config\w*|setup|variant\w*|layout|case|exp\w*|job|test|ligne|corrida|ejecucion|von|of|"
+    r"from|to|than|vs\.?|against|and|und|et|de|da|als|que|sur|with|mit|avec) |\((?:[A-Za-z], )*|as \w+ as |[^\x00-\x7f] ?)$",
+    re.IGNORECASE)  # fmt: skip
+_AFTER_LETTER = re.compile(r" (?:to|and|vs|against|und|is|has|does|needs|takes|runs|reaches|uses|gives|ist|hat|braucht|schafft|"
+                           r"→|->|saves|makes|gets)\b|[)]|, [A-Za-z][,)]| ?[^\x00-\x7f]", re.IGNORECASE)  # fmt: skip
 
 
 def _by_letters(sentence: str, rows: list[Row], said: list[set[str]]) -> None:
-    """Rows that have a letter for a name."""
+    for at, match in lettered(sentence, rows):
+        said[at].add(match[0])
+
+
+def lettered(sentence: str, rows: Sequence[Row]) -> Iterator[tuple[int, re.Match[str]]]:
+    """The rows that have a letter for a name, and where it stands; one that may be a word needs one beside it that tells."""
     for at, row in enumerate(rows):
         name = next(iter(row.cells.values()), "").strip("*` ")
         if not _LABEL.fullmatch(name):
             return
-        bare = name not in ("A", "I", "E", "O", "Y")
-        if re.search(rf"(?<![\w'’.-]){name}(?![\w'’-])", sentence) and (bare or re.search(
-                rf"{_BEFORE_LETTER}{name}(?![\w'’-])|(?<![\w'’.-]){name} (?:to|and|vs|against|und|is|has|does|needs|takes|"
-                rf"runs|reaches|uses|gives|ist|hat|braucht|schafft|→|->|saves|makes|gets)|^{name} |\b{name}[,.;:)]|"
-                rf"[^\x00-\x7f] ?{name} ?[^\x00-\x7f]", sentence, re.IGNORECASE if bare else 0)):  # fmt: skip
-            said[at].add(name)
+        for match in re.finditer(rf"(?<![\w'’.-]){name}(?![\w'’-])", sentence) if name in sentence else ():
+            before, after = sentence[: match.start()], sentence[match.end() :]
+            if name[0] in _NO_WORDS or _BEFORE_LETTER.search(before) or _AFTER_LETTER.match(after):
+                yield at, match
+
+
+_NO_WORDS = frozenset("BCDFGHJKLMNPQRSTUVWXZ")
 
 
 _DEVICES = re.compile(r"gpus?|devices?|chips?|cards?|tpus?|npus?|gcds?|accelerators?|karten|cartes|tarjetas|placas|schede")

@@ -20,7 +20,7 @@ _WORDS = {
              r"teuer|teurer|billig|"
              r"gunstig|kosten|kostet|\bprix\b|\bcher\b|\bcout|precio|barat|\bcar[oa]s?\b|coste|costo|custo|economic|"
              r"goedko|\bduur|"
-             r"дешев|дорож|стоим|tansz|drozs|koszt|便宜|费用|成本|便宜|安い|安く|コスト|비용|저렴",
+             r"дешев|дорож|стоим|tansz|drozs|koszt|便宜|费用|費用|成本|安い|安く|コスト|비용|저렴",
     "energy": r"energ|\bk?wh\b|mwh|joule|\bstrom|electric|corrente|elektri|энерги|电量|能耗|電力量|전력량|\bcarbon|\bco2",
     "power": r"\bpower\b|\bwatts?\b|leistungsaufnahme|puissance|potencia|potenza|мощност|功耗|消費電力",
     "memory": r"memor|speicher|\bgi?b\b|\bgo\b|vram|памят|geheugen|pamiec|显存|内存|メモリ|메모리",

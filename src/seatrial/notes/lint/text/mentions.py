@@ -19,7 +19,7 @@ from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.text.claims import _COUNTS as SPELLED
 from seatrial.notes.lint.text.claims import _ROW as NUMBERED
 from seatrial.notes.lint.text.claims import _numbered as numbered
-from seatrial.notes.lint.text.claims import heading_words, tokens
+from seatrial.notes.lint.text.claims import heading_words, lettered, tokens
 from seatrial.notes.lint.text.figures import figures
 from seatrial.tables.headings import clean, decimal
 from seatrial.tables.tongues import lowered, plain_letters
@@ -64,9 +64,10 @@ def _mentions(text: str, rows: Sequence[Row]) -> list[Mention]:
     text = spelled(text)
     letters = text.casefold()
     found = [*_counts(text, rows), *_settings(letters, rows), *_names(letters, rows), *_numbers(text, rows),
-             *_months(letters, rows)]  # fmt: skip
+             *_ends(letters, rows), *_letters(text, rows), *_months(letters, rows)]  # fmt: skip
     found = [one for one in found if one.rows]
     found += [*_joined(text, rows, found), *_held_against(text, rows, found)]
+    found += _steps_of_a_column(text, rows, found)
     kept: dict[tuple[int, str], Mention] = {}
     for one in sorted(found, key=lambda one: (one.start, one.start - one.end)):
         kept.setdefault((one.start, one.heading), one)
@@ -184,7 +185,7 @@ def _names(letters: str, rows: Sequence[Row]) -> list[Mention]:
         for word, its in sorted(words.items(), key=lambda one: -len(one[0])):
             if len(its) == len(rows) or word not in letters or len(word) < 2:
                 continue
-            ends = (r"(?<![^\W_])", r"(?![^\W_])") if word.isascii() or not _CJK.search(word) else ("", "")
+            ends = (rf"(?<!{_LETTER})", rf"(?!{_LETTER})") if word.isascii() or not _CJK.search(word) else ("", "")
             ends = (r"(?<![\w.,])", r"(?![\w.,]*[\w%])") if _NUMBERED.fullmatch(word) else ends
             plural = "s?" if word.isascii() and word[-1].isdigit() else ""
             plural = "(?:s|es|ing|ed|en)?" if word.isascii() and word.isalpha() and len(word) > 4 else plural
@@ -239,6 +240,8 @@ _AT = re.compile(r"\b(?:[Aa]t|[Oo]n|[Bb]ei|[Aa]uf|[Ss]ur|[Cc]on) (\d{2,6})"
 _OF_DEVICES = re.compile(r"\d ?(?:GPU|chip|card|device)s?\b")
 _SHARP = re.compile(r"(?:#|\bn[°º] ?|№ ?|\bn[or]\. |第 ?)(\d{1,2})(?!\w|[.,]\d)|第 ?(\d{1,2}) ?(?:行|组|次|轮|号|个)")
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_LETTER = r"[^\W_\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
+"""Of a script that parts its words: what stands at `BF16` in `BF16보다` is another word."""
 _WITH = re.compile(r"(?:\b(?:with|by|run|config|mit|avec|con|com|met|as|than|vs|against) |#)(\d{1,3})"
                    r"(?![\w.,]*\d| ?%|[ -]?[a-z])|^(\d{2}) (?=\w)")  # fmt: skip
 
@@ -265,6 +268,68 @@ def _numbers(text: str, rows: Sequence[Row]) -> list[Mention]:
             same = frozenset(at for at, one in enumerate(firsts) if one == match[place])
             found += [Mention(match.start(place), match.end(place), "#", match[place], same)] if same else []
     return found
+
+
+_A_ROW = (r"(?:row|line|setup|run|layout|config\w*|variant|setting|entry|zeile|lauf|ligne|linea|fila|riga|linha|"
+          r"configura\w+|essai|variante|regel|wiersz\w*|строк\w*)")  # fmt: skip
+_FIRST = re.compile(rf"\b(?:first|top|erste[rn]?|oberste[rn]?|premiere?|primer[ao]?|prim[ao]|primeir[ao]|eerste|pierwsz\w+|"
+                    rf"перв\w+) {_A_ROW}\b|\b{_A_ROW} (?:prim[ao])\b|第一行|最初の行|先頭行", re.IGNORECASE)  # fmt: skip
+_LAST = re.compile(rf"\b(?:last|bottom|final|letzte[rn]?|unterste[rn]?|derniere?|ultim[ao]|laatste|ostatni\w*|последн\w+) "
+                   rf"{_A_ROW}\b|(?<=first row and )(?:the )?last\b|(?<=first to )(?:the )?last\b|"
+                   rf"最后一行|最終行|最後の行", re.IGNORECASE)  # fmt: skip
+
+
+def _ends(letters: str, rows: Sequence[Row]) -> list[Mention]:
+    """`the last row`"""
+    return [Mention(match.start(), match.end(), "#", name, frozenset((at,)))
+            for name, pattern, at in (("first", _FIRST, 0), ("last", _LAST, len(rows) - 1))
+            for match in pattern.finditer(letters)]  # fmt: skip
+
+
+def _letters(text: str, rows: Sequence[Row]) -> list[Mention]:
+    """Rows that have a letter for a name: `C to D`."""
+    found: list[Mention] = []
+    places: dict[tuple[int, int], set[int]] = {}
+    for at, match in lettered(text, rows):
+        places.setdefault(match.span(), set()).add(at)
+    for (start, end), its in sorted(places.items()):
+        last = found[-1] if found else None
+        if last is not None and re.fullmatch(r", ?|/", text[last.end : start]):  # `(e, f)` are one side
+            found[-1] = Mention(last.start, end, "#", text[last.start : end], last.rows | its)
+        else:
+            found.append(Mention(start, end, "#", text[start:end], frozenset(its)))
+    return found
+
+
+_STEP = rf"(\d[\d.,]*?)(?: ?(k|K|M)?(?![^\W_])| ?([^\W\d_]{{1,4}}))"
+_STEPS = re.compile(rf"(?<![\w.,]){_STEP} {_TO} (?:the |den |les |las )?{_STEP}(?![\d.,]*\d| ?%)", re.IGNORECASE)
+_BEGINS = re.compile(r"[~≈]?\s?(\d[\d.,]*?)\s?(k|K|M)?(?![\d.,\u202f ]*\d)")
+
+
+def _steps_of_a_column(text: str, rows: Sequence[Row], found: list[Mention]) -> list[Mention]:
+    """Two values of the one column that has both, whatever it is: `from 450 W to 300 W`, `from accum 1 to accum 8`."""
+    made: list[Mention] = []
+    for match in _STEPS.finditer(text):
+        if any(one.start < match.end() and match.start() < one.end for one in found):
+            continue
+        its = [(decimal(match[at]), (match[at + 1] or "").casefold()) for at in (1, 4)]
+        its[0] = (its[0][0], its[0][1] or its[1][1])
+        ways = {}
+        for heading in rows[0].record.printed:
+            begun = [_BEGINS.match(row.cells.get(heading, "")) for row in rows]
+            cells = [cell and (decimal(cell[1]), (cell[2] or "").casefold()) for cell in begun]
+            both = tuple(frozenset(at for at, cell in enumerate(cells) if cell == one) for one in its)
+            if all(both) and both[0] != both[1] and field_of(heading) not in _MEASURED:
+                ways.setdefault(both, heading)
+        if len(ways) == 1:
+            (both, heading), = ways.items()
+            made += [Mention(match.start(place), match.end(place), heading, match[place], side)
+                     for place, side in zip((1, 4), both)]  # fmt: skip
+    return made
+
+
+_MEASURED = frozenset(("sec_per_it", "tokens_per_s", "tokens_per_s_per_process", "samples_per_s", "tflops", "aggr_pflops",
+                       "mfu", "hfu", "mem_value", "loss", "iteration"))  # fmt: skip
 
 
 def _joined(text: str, rows: Sequence[Row], found: list[Mention]) -> list[Mention]:

@@ -17,6 +17,7 @@ import math
 import re
 import statistics
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.findings import Finding, Level
@@ -93,7 +94,6 @@ def check(sheet: Sheet) -> list[Finding]:
         for sentence in text.sentences if tables and len(text.lines) <= MOST_LINES else ():
             last, before = before, sentence
             its = _claims(sentence.text)
-            its = [] if its and OTHERS.search(sentence.text) else its
             if its:
                 last = last if last is not None and sentence.line - last.last < 2 else None
                 found += _around(file, sentence, its, tables, text.lines, last)
@@ -118,7 +118,9 @@ def _around(file: str, sentence: Sentence, its: list[Claim], tables: list[list[R
     names = [*scope.captions, *([""] if below else [])]
     for claim in its if len(some) > 1 and (scope.near or below) else ():
         start, end = _clause(sentence, claim, its, str(file).endswith((".csv", ".tsv")))
-        kind = _kind(sentence.text, claim, start, end) if _may_be(claim, sentence.text) else ""
+        plainly = _may_be(claim) and _is_plain(sentence.text)
+        kind = _kind(sentence.text, claim, start, end) if plainly else ""
+        kind = kind if kind and _is_of_speed(sentence.text, claim, kind) else ""
         way = across(sentence.text, claim, its, some, names) if kind else None
         if way is not None:
             yield from _judged(file, sentence, claim, kind, way, [], every, sentence.text[start:end])
@@ -162,19 +164,22 @@ def _sentence(file: str, sentence: Sentence, its: list[Claim], rows: list[Row], 
     times = list(_TIMES_THE_DEVICES.finditer(text))
     some: list[Mention] | None = None
     for claim in its:
-        if not _may_be(claim, text) or any(match.start() <= claim.start < match.end() for match in times):
+        if not _may_be(claim) or any(match.start() <= claim.start < match.end() for match in times):
             continue
         start, end = _clause(sentence, claim, its, str(file).endswith((".csv", ".tsv")))
         clause, kind = text[start:end], _kind(text, claim, start, end)
         if not kind:
             continue
+        plainly = _is_plain(text) and _is_of_speed(text, claim, kind)
         if some is None:
             some = [one for one in mentions(text, rows) if not any(one.start == other.start for other in its)]
         its_own = of_claim(text, claim, its, some)
         here = [one for one in its_own if start <= one.start < end]
         both = two_sides(here, rows)
         if both is None and len(its) == 1:
-            both = two_sides(some, rows) or two_sides([one for one in some if one.start < claim.start], rows)
+            before_it = [one for one in some if one.start < claim.start]
+            alone = not {one.heading for one in before_it} & {one.heading for one in some if one.start > claim.start}
+            both = two_sides(some, rows) or (two_sides(before_it, rows) if alone else None)
         if both is None and len(here) == 1 and THAN.search(clause):
             both = two_sides([*(one for one in some if one.end <= claim.start), *here], rows)
         if both is None and len(here) == 1 and before is not None and _IT.search(clause):
@@ -185,9 +190,10 @@ def _sentence(file: str, sentence: Sentence, its: list[Claim], rows: list[Row], 
         ordered = both is not None and _in_order(text, claim, here, rows, both)
         ways = sides(text, claim, its, some, rows) if both is None else iter([Sides(twins(text, *both), True, ordered)])
         for way in ways:
-            if 0 < len(way.pairs) <= MOST_PAIRS:
+            if 0 < len(way.pairs) <= MOST_PAIRS and (plainly or way.said):
                 known.add(claim.start)
-                yield from _judged(file, sentence, claim, kind, way, rows, every, clause)
+                told = _judged(file, sentence, claim, kind, way, rows, every, clause)
+                yield from (told if _is_plain(clause) else (replace(one, level="warning") for one in told))
 
 
 def _in_order(text: str, claim: Claim, some: list[Mention], rows: list[Row], both: tuple[list[Row], list[Row]]) -> bool:
@@ -200,9 +206,13 @@ def _in_order(text: str, claim: Claim, some: list[Mention], rows: list[Row], bot
     return bool(first and second) and all(spoken_of(its, rows) == side for its, side in zip((first, second), both))
 
 
-def _may_be(claim: Claim, text: str) -> bool:
-    one = claim.way != "share" and claim.alone and 0 < claim.value < 1000
-    return one and not _ALL_OF_THEM.search(_ALL_OF_IT.sub("", text))
+def _may_be(claim: Claim) -> bool:
+    return claim.way != "share" and claim.alone and 0 < claim.value < 1000
+
+
+def _is_plain(text: str) -> bool:
+    """Whether it speaks of single rows, and of those that ran; else both rows of a claim have to be named."""
+    return not OTHERS.search(text) and not _ALL_OF_THEM.search(_ALL_OF_IT.sub("", text))
 
 
 def _kind(text: str, claim: Claim, start: int, end: int) -> str:
@@ -211,10 +221,12 @@ def _kind(text: str, claim: Claim, start: int, end: int) -> str:
         return measures.SPEED
     kind = measures.kind_of(text, claim, start, end) or measures.SPEED
     words = measures.bare(text, claim, start, end)
-    if kind == "other" or kind == measures.SPEED and _OF_OTHERS.search(words) and not _PLAINLY.search(words):
-        return ""
-    spoken = kind != measures.SPEED or _SPEED.search(text) or measures.AS_A_LOSS.search(text[: claim.start])
-    return kind if spoken else ""
+    return "" if kind == "other" or kind == measures.SPEED and _OF_OTHERS.search(words) and not _PLAINLY.search(words) else kind
+
+
+def _is_of_speed(text: str, claim: Claim, kind: str) -> bool:
+    """Whether a word says what is compared, so that one of the two rows may be left unsaid."""
+    return bool(kind != measures.SPEED or _SPEED.search(text) or measures.AS_A_LOSS.search(text[: claim.start]))
 
 
 def _clause(sentence: Sentence, claim: Claim, its: list[Claim], of_lines: bool) -> tuple[int, int]:
