@@ -32,6 +32,21 @@ CARDS = "Context is 2048.\n\n" + table("""
     a6  4  16  512  11.89  88190
 """) + "\n"
 
+CAPPED = "Llama-3-8B, 4096 tokens, one 4090.\n\n" + table("""
+    try  cap  ckpt  s/step  tok/s
+    a  450 W  off  4.00  8192
+    b  350 W  off  4.16  7877
+    c  250 W  off  5.00  6554
+    d  250 W  on  6.40  5120
+""") + "\n"
+CHIPS = "Llama-3-8B, 4096 tokens, 256 sequences.\n\n" + table("""
+    GPU  GPUs  dtype  s/step  tok/s
+    A100  16  bf16  15.0  69905
+    H100  16  bf16  6.00  174763
+    H100  16  fp8  4.50  233017
+    H100  64  bf16  1.60  655360
+""") + "\n"
+
 
 def _found(folder: Path, text: str) -> list[Finding]:
     note = folder / "note.md"
@@ -48,6 +63,12 @@ def _found(folder: Path, text: str) -> list[Finding]:
     (CARDS, "a4 ist {}-mal so schnell wie a1.", "3,5", "5,3"),
     (NUMBERED, "## Reading it\n\nWinner is #4. Against #1 it is {} % faster.", "19", "28"),
     (NUMBERED, "最优是 #4,比基线快 {}%。", "19", "38"),
+    (CAPPED, "Going from 450 W to 250 W (ckpt off) costs {} % of the speed.", "20", "32"),
+    (CAPPED, "With checkpointing the step is {} times as long in d as in c.", "1.28", "1.79"),
+    (CAPPED, "d to b is a factor of {}; with water cooling it would be more.", "1.54", "2.17"),
+    (CAPPED, "From the first row to the last the rate falls by a factor of {}.", "1.60", "2.40"),
+    (CHIPS, "bf16 16장 기준 H100은 A100보다 {}배 빠릅니다.", "2.50", "1.75"),
+    (CHIPS, "From 16 to 64 H100s (bf16) it gets {} times faster; the ideal would be 4.", "3.75", "3.15"),
 ])  # fmt: skip
 def test_how_many_times_as_fast(tmp_path: Path, note: str, said: str, right: str, wrong: str) -> None:
     assert _found(tmp_path, f"{note}{said.format(right)}\n") == []

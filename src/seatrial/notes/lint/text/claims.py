@@ -99,6 +99,9 @@ _RANGE = re.compile(r"\d\s?%?\s?(?:to|bis|a|à|and|und|or|oder|et|ou|y|o|e|-|–
 """Before the second of two figures."""
 _OPEN = re.compile(r"(?:more than|less than|over|under|above|below|up to|at least|at most|beyond|within|mehr als|weniger als|"
                    r"unter|uber|plus de|moins de|mas de|menos de|[<>≤≥]) ?$", re.IGNORECASE)  # fmt: skip
+ATTRIBUTED = either(r"\b(?:papers?|others|elsewhere|published|claims?|claimed|vendors?|competitor\w*|theor\w+|data ?sheets?|"
+                    r"last (?:year|week|month|time)|yesterday|earlier|drafts?|contract\w*)\b")  # fmt: skip
+"""Of somebody else, or of another day."""
 OTHERS = either(r"\b(?:papers?|others|elsewhere|published|claims?|claimed|vendors?|competitor\w*|theor\w+|targets?|goals?|"
                 r"expect\w*|hope|hoped|should|would|could|data ?sheets?|spec|planned|last (?:year|week|month|time)|"
                 r"previous\w*|yesterday|before|earlier|drafts?|ago|up to|bis zu|jusqu|hasta|if|wenn|"
@@ -338,7 +341,7 @@ def _by_counts(plain: str, rows: list[Row], said: list[set[str]]) -> None:
 _LABEL = re.compile(r"[A-Za-z]\d?")
 _BEFORE_LETTER = re.compile(
     r"(?:^|\b(?:run|row|lauf|zeile|config\w*|setup|variant\w*|layout|case|exp\w*|job|test|ligne|corrida|ejecucion|von|of|"
-    r"from|to|than|vs\.?|against|and|und|et|de|da|als|que|sur|with|mit|avec) |\((?:[A-Za-z], )*|as \w+ as |[^\x00-\x7f] ?)$",
+    r"from|to|than|vs\.?|against|and|und|et|de|da|als|que|sur|with|mit|avec|in) |\((?:[A-Za-z], )*|as \w+ as |[^\x00-\x7f] ?)$",
     re.IGNORECASE)  # fmt: skip
 _AFTER_LETTER = re.compile(r" (?:to|and|vs|against|und|is|has|does|needs|takes|runs|reaches|uses|gives|ist|hat|braucht|schafft|"
                            r"→|->|saves|makes|gets)\b|[)]|, [A-Za-z][,)]| ?[^\x00-\x7f]", re.IGNORECASE)  # fmt: skip

@@ -301,7 +301,7 @@ def _letters(text: str, rows: Sequence[Row]) -> list[Mention]:
     return found
 
 
-_STEP = rf"(\d[\d.,]*?)(?: ?(k|K|M)?(?![^\W_])| ?([^\W\d_]{{1,4}}))"
+_STEP = r"(\d[\d.,]*?)(?: ?(k|K|M)?(?![^\W_])| ?([^\W\d_]{1,4}))"
 _STEPS = re.compile(rf"(?<![\w.,]){_STEP} {_TO} (?:the |den |les |las )?{_STEP}(?![\d.,]*\d| ?%)", re.IGNORECASE)
 _BEGINS = re.compile(r"[~≈]?\s?(\d[\d.,]*?)\s?(k|K|M)?(?![\d.,\u202f ]*\d)")
 
@@ -314,7 +314,7 @@ def _steps_of_a_column(text: str, rows: Sequence[Row], found: list[Mention]) -> 
             continue
         its = [(decimal(match[at]), (match[at + 1] or "").casefold()) for at in (1, 4)]
         its[0] = (its[0][0], its[0][1] or its[1][1])
-        ways = {}
+        ways: dict[tuple[frozenset[int], ...], str] = {}
         for heading in rows[0].record.printed:
             begun = [_BEGINS.match(row.cells.get(heading, "")) for row in rows]
             cells = [cell and (decimal(cell[1]), (cell[2] or "").casefold()) for cell in begun]

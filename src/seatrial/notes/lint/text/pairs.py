@@ -17,7 +17,6 @@ import math
 import re
 import statistics
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.findings import Finding, Level
@@ -27,7 +26,7 @@ from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.lint.text import measures
 from seatrial.notes.lint.text.across import across
-from seatrial.notes.lint.text.claims import OTHERS, Claim, claims, may_claim, scope_of
+from seatrial.notes.lint.text.claims import ATTRIBUTED, OTHERS, Claim, claims, may_claim, scope_of
 from seatrial.notes.lint.text.figures import figures
 from seatrial.notes.lint.text.mentions import Mention, mentions, spelled, spoken_of, two_sides
 from seatrial.notes.lint.text.sentences import Sentence
@@ -64,6 +63,7 @@ _OF_A_TOKEN = re.compile(r"\b(?:an?|per|each|een|ein|pro|je|un|une|par|por|el|le
                          r"токен\w*)\b|/ ?tok|每(?:个)?token|トークン(?:あたり|当たり)", re.IGNORECASE)  # fmt: skip
 _APART = re.compile(r"[;；。]\s?|,\s(?=\D)| and (?=an? |the )| und | et (?=un|l)")
 _HARDER = re.compile(r";\s?|；|。")
+_ENDS, _PARTED = re.compile(r"[,;] |[;，；。]"), re.compile(r"[,;:] |[()，；。]")
 _MORE = re.compile(r"\s?(?:x|×|times|mal|fois|veces|раза?|倍)?\s?(?:so )?(?:faster|more|higher|quicker|better|schneller|"
                    r"mehr|plus|mas|быстрее|больше|速)", re.IGNORECASE)  # fmt: skip
 _SLOWER_THAN = re.compile(r" ?(?:%|percent|Prozent|pour cent) (?:slower|langsamer|plus lent|mas lent|piu lent|trager|langzamer|"
@@ -93,7 +93,7 @@ def check(sheet: Sheet) -> list[Finding]:
         before: Sentence | None = None
         for sentence in text.sentences if tables and len(text.lines) <= MOST_LINES else ():
             last, before = before, sentence
-            its = _claims(sentence.text)
+            its = [] if ATTRIBUTED.search(sentence.text) else _claims(sentence.text)
             if its:
                 last = last if last is not None and sentence.line - last.last < 2 else None
                 found += _around(file, sentence, its, tables, text.lines, last)
@@ -166,6 +166,8 @@ def _sentence(file: str, sentence: Sentence, its: list[Claim], rows: list[Row], 
     for claim in its:
         if not _may_be(claim) or any(match.start() <= claim.start < match.end() for match in times):
             continue
+        if OTHERS.search(_part(text, claim)):
+            continue
         start, end = _clause(sentence, claim, its, str(file).endswith((".csv", ".tsv")))
         clause, kind = text[start:end], _kind(text, claim, start, end)
         if not kind:
@@ -177,8 +179,10 @@ def _sentence(file: str, sentence: Sentence, its: list[Claim], rows: list[Row], 
         here = [one for one in its_own if start <= one.start < end]
         both = two_sides(here, rows)
         if both is None and len(its) == 1:
+            ends = _ENDS.search(text, claim.start + len(claim.text))
             before_it = [one for one in some if one.start < claim.start]
-            alone = not {one.heading for one in before_it} & {one.heading for one in some if one.start > claim.start}
+            behind = {one.heading for one in some if claim.start < one.start < (ends.start() if ends else len(text))}
+            alone = not {one.heading for one in before_it} & behind
             both = two_sides(some, rows) or (two_sides(before_it, rows) if alone else None)
         if both is None and len(here) == 1 and THAN.search(clause):
             both = two_sides([*(one for one in some if one.end <= claim.start), *here], rows)
@@ -192,8 +196,7 @@ def _sentence(file: str, sentence: Sentence, its: list[Claim], rows: list[Row], 
         for way in ways:
             if 0 < len(way.pairs) <= MOST_PAIRS and (plainly or way.said):
                 known.add(claim.start)
-                told = _judged(file, sentence, claim, kind, way, rows, every, clause)
-                yield from (told if _is_plain(clause) else (replace(one, level="warning") for one in told))
+                yield from _judged(file, sentence, claim, kind, way, rows, every, clause)
 
 
 def _in_order(text: str, claim: Claim, some: list[Mention], rows: list[Row], both: tuple[list[Row], list[Row]]) -> bool:
@@ -204,6 +207,13 @@ def _in_order(text: str, claim: Claim, some: list[Mention], rows: list[Row], bot
     first, second = ([one for one in some if (one.start < claim.start) == before and (before or one.start > than.start())]
                      for before in (True, False))  # fmt: skip
     return bool(first and second) and all(spoken_of(its, rows) == side for its, side in zip((first, second), both))
+
+
+def _part(text: str, claim: Claim) -> str:
+    """What stands around a claim between commas and brackets."""
+    start = max((match.end() for match in _PARTED.finditer(text, 0, claim.start)), default=0)
+    end = _PARTED.search(text, claim.start + len(claim.text))
+    return text[start : end.start() if end is not None else len(text)]
 
 
 def _may_be(claim: Claim) -> bool:
@@ -257,6 +267,7 @@ def _judged(file: str, sentence: Sentence, claim: Claim, kind: str, way: Sides, 
     of_a_token = _OF_A_TOKEN.search(clause) is not None
     meant: list[float] = []
     witnesses: list[float] = []
+    of_all: list[float] = []
     for one, other in pairs:
         worlds = _worlds(one, other)
         logs = sorted(_speeds(one, other, worlds) if kind == measures.SPEED else ())
@@ -278,6 +289,7 @@ def _judged(file: str, sentence: Sentence, claim: Claim, kind: str, way: Sides, 
             shift = 0.0  # each device does less, and all of them more
         meant.append(abs(own - shift))
         witnesses += [abs(log - shift) for log in told if abs(log - own) < 0.03]
+        of_all += [abs(log) for log in told if abs(log - own) < 0.03 and shift and claim.way == "more" and not each]
     of_a_model = {heading for heading in pairs[0][0].record.printed if field_of(heading) in FIRST} - apart(*pairs[0])
     others = [] if way.said else [(one, row) for pair in pairs for one in pair for row in rows if row is not one]
     held = (log for one, row in others if one.world == row.world and not apart(one, row) & of_a_model
@@ -317,6 +329,7 @@ def _judged(file: str, sentence: Sentence, claim: Claim, kind: str, way: Sides, 
     slower = claim.way == "more" and _SLOWER_THAN.match(sentence.text, claim.start + len(claim.text)) is not None
     fewer = [_as_said(Claim(claim.text, 0, "less"), one) for one in witnesses] if slower else []
     text = _typed(claim, [_as_said(claim, one) for one in witnesses]) or (_typed(claim, fewer) if slower else "")
+    text = text or (_typed(claim, [_as_said(claim, one) for one in of_all]) if of_all else "")
     text = text or f"{statistics.median(fewer) if slower else value:.{digits.places(claim.text)}f}"
     text = text.replace(".", ",") if "," in claim.text else text
     if not float(decimal(text)):
@@ -369,7 +382,9 @@ def _typed(claim: Claim, values: list[float]) -> str:
     """What the witnesses leave open, where a slip of the hand leads to what is printed: of 2.45 and 2.46 it is 2.4 for 4.2."""
     low, high = min(values), max(values)
     near = {f"{value:.{digits.places(claim.text)}f}" for value in (low, high)}
-    typed = {slip.text for slip in digits.slips(decimal(claim.text), (low * 0.98, high * 1.02)) if slip.how in _CLEAR} & near
+    slips = [slip for slip in digits.slips(decimal(claim.text), (low * 0.98, high * 1.02)) if slip.how in _CLEAR]
+    moved = {slip.text for slip in slips if slip.how == _CLEAR[0]}
+    typed = moved if len(moved) == 1 else {slip.text for slip in slips} & near
     return typed.pop() if len(typed) == 1 else ""
 
 
