@@ -34,4 +34,6 @@ def test_every_pattern_finds_in_notes_what_it_finds_in_either_case(name):
     for path in sorted(NOTES.glob("*/mixed/*.md"))[::9]:
         for line in path.read_text(encoding="utf-8").splitlines():
             for said in (line, line.upper()):
-                assert [m.span() for m in pattern.finditer(said)] == [m.span() for m in whole.finditer(said)]
+                spans = [match.span() for match in whole.finditer(said)]
+                assert [match.span() for match in pattern.finditer(said)] == spans
+                assert pattern.has(said) == bool(spans)

@@ -24,8 +24,12 @@ class either:
     def __init__(self, pattern: str) -> None:
         self.pattern, self._small, self._whole = pattern, small(pattern), re.compile(pattern, re.IGNORECASE)
 
+    def has(self, text: str) -> bool:
+        """Whether it stands in a text, wherever that is."""
+        return self._small.search(lowered(text)) is not None
+
     def search(self, text: str) -> re.Match[str] | None:
-        return None if self._small.search(lowered(text)) is None else self._whole.search(text)
+        return self._whole.search(text) if self.has(text) else None
 
     def finditer(self, text: str) -> Iterator[re.Match[str]]:
-        return iter(()) if self._small.search(lowered(text)) is None else self._whole.finditer(text)
+        return self._whole.finditer(text) if self.has(text) else iter(())

@@ -42,9 +42,9 @@ class Misses:
         for off, digits in offs:
             miss = abs(off) - digits
             if miss <= WINDOW:
-                near.append(max(0.0, miss))
+                near.append(miss if miss > 0.0 else 0.0)
                 squares += off * off
-        return cls(sum(near), len(near), sum(miss > NOTICED for miss in near), tuple(sorted(near, reverse=True)[:3]), squares)
+        return cls(sum(near), len(near), sum([miss > NOTICED for miss in near]), tuple(sorted(near, reverse=True)[:3]), squares)
 
     @property
     def is_loose(self) -> bool:

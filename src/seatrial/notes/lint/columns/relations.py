@@ -18,8 +18,6 @@ import statistics
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-import numpy as np
-
 from seatrial.notes.labels import bits_of, label_parameters
 from seatrial.notes.lint.columns import discover, named, ratios, sums
 from seatrial.notes.lint.findings import Finding
@@ -851,9 +849,8 @@ def _rule(offs: Offs, known: tuple[float, ...], most: float) -> Rule | None:
         middle = where[0]
         if where[-1] - middle > min(may for _, may in offs) + EXACTLY:  # they nearly always are alike
             # Rows with fine digits say more than those that agree with nearly anything.
-            given, may = np.array(offs).T + [[0.0], [EXACTLY]]
-            agree = np.abs(given - np.array(where)[:, None]) <= may
-            middle = where[int((agree @ -np.log(np.minimum(0.9, may))).argmax())]
+            weighed = [(off, may + EXACTLY, -math.log(min(0.9, may + EXACTLY))) for off, may in offs]
+            middle = max(where, key=lambda at: sum([weight for off, may, weight in weighed if abs(off - at) <= may]))
     else:
         middle = max(where, key=lambda at: bisect.bisect_right(where, at + EXACTLY) - bisect.bisect_left(where, at - EXACTLY))
     open_ = statistics.median(may for _, may in offs)
@@ -934,7 +931,7 @@ def _loosely(
 
 
 def _misses(offs: Iterable[tuple[float, float]], constant: float) -> Misses:
-    return Misses.of((off - constant, may) for off, may in offs)
+    return Misses.of([(off - constant, may) for off, may in offs])
 
 
 def wobble(row: Row, relation: Relation, rule: Rule) -> float:

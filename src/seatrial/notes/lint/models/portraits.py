@@ -117,7 +117,7 @@ _LAYERS = re.compile(r"\b\d{1,3}[- ]?layers?\b|\blayers?(?: ?[=:]| of)? ?\d{1,3}
                      r"(?<![\w.,x×])\d{1,3} ?[x×] ?\d{4,5}(?!\w|[.,]\d| ?[x×]| ?(?:tok|seq|sampl))", re.IGNORECASE)  # fmt: skip
 _LABEL = re.compile(r"(?<![\d.,/×x=])(?<!= )(\d{1,4}(?:[.,]\d{1,2})?)[ -]?([bBM])(?![\w/·*⋅])"
                     r"(?! ?[·*×x⋅]| ?(?:of )?[Tt]ok| s\b| ?(?:seq|param))")  # fmt: skip
-_GROUPED = re.compile(r"(?<=\d)[ \u00a0\u202f](?=\d{3}(?!\d))")
+_GROUPED = re.compile(r"[ \u00a0\u202f](?<=\d.)(?=\d{3}(?!\d))")
 _DIGIT, _NO_DIGIT, _WORD = re.compile(r"\d"), re.compile(r"\D"), re.compile(r"\w")
 _NUMBERS = re.compile(r"(?<![\d.,])\d{1,3}(?:[ ,.\u00a0\u202f']\d{3})+(?!\d)|(?<![\d.,])\d{1,7}(?!\d)")
 

@@ -97,7 +97,7 @@ def _worth(cues: frozenset[str]) -> list[tuple[str, re.Pattern[str], float]]:
     return [one for one in _PATTERNS if one[0] not in _NEEDS or not cues.isdisjoint(_NEEDS[one[0]])]
 
 
-_THOUSANDS = re.compile(r"(?<=\d)[ \u00a0\u202f](?=\d{3}(?!\d))")
+_THOUSANDS = re.compile(r"[ \u00a0\u202f](?<=\d.)(?=\d{3}(?!\d))")
 _ABOUT = re.compile(r"(?:\b(?:about|some|around|roughly|approximately|nearly|almost|over|under|more than|less than|up to|"
                     r"at least|at most|well|good|circa|ca\.?|etwa|rund|knapp|environ|unos|unas|casi|cerca)|[~≈<>])"
                     r"\s?(?:de |of |that's )?[$€£]?$", re.IGNORECASE)  # fmt: skip

@@ -43,10 +43,6 @@ def check(sheet: Sheet) -> list[Finding]:
 def _moved_back(row: Row, cells: list[str]) -> list[Finding]:
     broken, kept = broken_and_kept(row)
     columns, figures, asked = _columns(tuple(row.record.printed))
-    if any(columns[at].field in MEASURES and read_status(cells[at]).failed for at in figures):
-        return []  # what failed stands where its figures would
-    if not any(map(str.isdigit, "".join(cells[at] for at in figures))):
-        return []  # nothing was measured, and a word that says so may stand in any of these columns
     stand = [True] * len(cells)
     for at in asked:
         stand[at] = _stands(columns[at], cells[at])
@@ -57,6 +53,10 @@ def _moved_back(row: Row, cells: list[str]) -> list[Finding]:
     gap = not all([cells[at].strip(_NONE) for at in figures])
     if not wrong and not gap and len(broken) < 2 and not (broken and abs(broken[0][2]) > GROSS):
         return []
+    if any(columns[at].field in MEASURES and read_status(cells[at]).failed for at in figures):
+        return []  # what failed stands where its figures would
+    if not any(map(str.isdigit, "".join(cells[at] for at in figures))):
+        return []  # nothing was measured, and a word that says so may stand in any of these columns
     ranges = _ranges(row)
     before = _outside(row, ranges)
     if not wrong and not broken and before + gap < 2:

@@ -50,7 +50,7 @@ def check(sheet: Sheet) -> list[Finding]:
     for file, text in sheet.prose.items():
         tables = [rows for rows in sheet.tables_of(file) if len(rows) > 2]
         for sentence in text.sentences if tables and len(text.lines) <= MOST_LINES else ():
-            if _FREE.search(sentence.text) and not _COMPARES.search(sentence.text):
+            if _FREE.search(sentence.text) and not _COMPARES.has(sentence.text):
                 scope = scope_of(tables, text.lines, sentence.line)
                 rows = [row for row in scope.last if not is_aggregate(row)][:MOST_ROWS] if scope.near else []
                 found += _sentence(file, sentence, rows) if len(rows) > 2 else ()

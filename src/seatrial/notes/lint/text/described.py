@@ -287,7 +287,7 @@ def _plain(line: str) -> str:
     return english if english is line else _SPACED.sub("", english)
 
 
-_SPACED = re.compile(r"(?<=\d)[ \u00a0\u202f](?=\d{3}(?!\d))")
+_SPACED = re.compile(r"[ \u00a0\u202f](?<=\d.)(?=\d{3}(?!\d))")
 """Between thousands, as English does not write them."""
 
 

@@ -48,7 +48,7 @@ def check(sheet: Sheet) -> list[Finding]:
         tables = sheet.tables_of(file)
         before = False
         for sentence in text.sentences:
-            of_one = _OF_A_TOKEN.search(sentence.text) is not None
+            of_one = _OF_A_TOKEN.has(sentence.text)
             if of_one or before:
                 found += _operations(file, sentence, text.lines, surely=of_one)
             if of_one:

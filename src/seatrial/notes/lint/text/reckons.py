@@ -18,6 +18,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from seatrial.notes.either import either
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.row import Row
@@ -76,8 +77,8 @@ _A_STEP = re.compile(r"\b(?:per|a|each|every|pro|je|par|por|ogni) (?:step|batch|
 _SPELLED = {"one": 1, "a": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9,
             "ten": 10, "zwei": 2, "drei": 3, "vier": 4, "deux": 2, "trois": 3, "quatre": 4, "dos": 2, "tres": 3, "cuatro": 4,
             "due": 2, "tre": 3, "quattro": 4}  # fmt: skip
-_WEEKS = re.compile(rf"\b({'|'.join(_SPELLED)}) (?:(weeks?|wochen|semaines|semanas|settimane)|(days|tage|jours|dias|giorni))\b",
-                    re.IGNORECASE)  # fmt: skip
+_WEEKS = either(rf"\b({'|'.join(_SPELLED)}) (?:(weeks?|wochen|semaines|semanas|settimane)|"
+                r"(days|tage|jours|dias|giorni))\b")  # fmt: skip
 _OTHERS = re.compile(
     r"\b(?:save[sd]?|saving|left|remaining|remain|used?|had|of them|instead|more|less|fewer|than|up to|at least|at most|"
     r"queue\w*|discount|idle|"

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from seatrial.notes.either import either
 from seatrial.notes.lint.text.figures import plain
 from seatrial.notes.lint.text.words import SPELLED
 from seatrial.notes.read.listed import is_row_of_commas
@@ -18,7 +19,7 @@ ABBREVIATED = "".join(rf"(?<!\b{one}\.)" for one in (
     "max", "min", "incl", "inkl", "z\\.B", "d\\.h", "млрд", "млн", "тыс", "т", "е"))
 """Behind these no sentence ends."""
 _MONTHS = "(?:Jan|Feb|M[aä]r|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez)"
-ENDS = re.compile(rf"(?<=[^\d\s][.!?]){ABBREVIATED}\s|(?<=\d\.)\s(?=[A-ZÀ-Ý])(?!{_MONTHS})|(?<=%\.)\s|[。！？]")
+ENDS = re.compile(rf"(?=\s)(?:(?<=[^\d\s][.!?]){ABBREVIATED}\s|(?<=\d\.)\s(?=[A-ZÀ-Ý])(?!{_MONTHS})|(?<=%\.)\s)|[。！？]")
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ _FIRST = (r"fastest|slowest|quickest|cheapest|dearest|most expensive|longest|sho
           r"veloc|piu lent|piu economic|piu car|mais rapid|mais car|snelste|traagste|goedkoopste|duurste|быстр|дешев|"
           r"дорог|最快|最慢|最速|最安")
 _DIGIT = re.compile(r"\d")
-_TOLD = re.compile(rf"{SPELLED.pattern}|{_FIRST}", re.IGNORECASE)
+_TOLD = either(rf"{SPELLED.pattern}|{_FIRST}")
 """A number in words, or a word of what is first."""
 _ITEM = re.compile(r"\s*(?:[-*+•] |\d{1,2}[.)] |> ?[-*] )")
 _MARKS = re.compile(r"(?<![\w*])[*`_]{1,3}(?=\S)|(?<=\S)[*`]{1,3}|\*\*")
@@ -66,7 +67,7 @@ def sentences(lines: tuple[str, ...]) -> tuple[Sentence, ...]:
     fenced = False
 
     def close() -> None:
-        if any([_DIGIT.search(line) for _, line in block]) or any([_TOLD.search(plain(line)) for _, line in block]):
+        if any([_DIGIT.search(line) for _, line in block]) or any([_TOLD.has(plain(line)) for _, line in block]):
             found.extend(_split(block))
         block.clear()
 
@@ -97,7 +98,7 @@ def _split(block: list[tuple[int, str]]) -> Iterator[Sentence]:
         part = text[begin:end]
         if _LABEL.fullmatch(part):
             continue
-        if _DIGIT.search(part) or _TOLD.search(part):
+        if _DIGIT.search(part) or _TOLD.has(part):
             own = [(max(0, start - begin), number) for start, number in starts if start < end]
             within = [one for one in own if one[0] > 0] or []
             first = [(0, next(number for start, number in reversed(starts) if start <= begin))]

@@ -212,9 +212,9 @@ class _Spoken:
         return self.columns[key]
 
     def judged(self, sentence: Sentence) -> Iterator[Finding]:
-        mean = _MEAN.search(sentence.text) is not None
+        mean = _MEAN.has(sentence.text)
         its = [one for one in figures(sentence.text) if one.kind in KINDS or mean and one.kind in ("factor", "percent")]
-        if not its and _POINTS.search(sentence.text) is None or _OTHERS.search(sentence.text):
+        if not its and _POINTS.search(sentence.text) is None or _OTHERS.has(sentence.text):
             return
         scope = scope_of(self.tables, self.lines, sentence.line)
         near = list(scope.last) if scope.near else []

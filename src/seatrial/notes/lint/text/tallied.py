@@ -75,7 +75,7 @@ def check(sheet: Sheet) -> list[Finding]:
         tables = [rows for rows in sheet.tables_of(file) if rows[0].tabular and len(rows) >= FEWEST]
         for sentence in text.sentences if tables and len(text.lines) <= MOST_LINES else ():
             letters = sentence.text.casefold()
-            if any([stem in letters for stem in _STEMS]) and _MAY.search(sentence.text):
+            if any([stem in letters for stem in _STEMS]) and _MAY.has(sentence.text):
                 found += _tally(file, sentence, tables, text.lines)
             if any([stem in letters for stem in _COUNTED]):
                 found += (list(_listed(file, sentence, tables, text.lines)) or _ends(file, sentence, tables, text.lines)

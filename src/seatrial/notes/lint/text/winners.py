@@ -59,7 +59,7 @@ _WAYS: tuple[tuple[str, bool, str, str], ...] = (
     ("hours", True, _LONG, r"最长|最長"), ("hours", False, _SHORT, r"最短"),
     ("figure", True, _HIGH, r"最高|最大|최고"), ("figure", False, _LOW, r"最低|最小|최저"),
 )  # fmt: skip
-_PATTERNS = tuple((kind, most, re.compile(rf"\b(?:{words})\b|{signs}", re.IGNORECASE)) for kind, most, words, signs in _WAYS)
+_PATTERNS = tuple((kind, most, either(rf"\b(?:{words})\b|{signs}")) for kind, most, words, signs in _WAYS)
 _ANY = either("|".join(rf"\b(?:{words})\b|{signs}" for _, _, words, signs in _WAYS))
 _STEMS = ("fast", "quick", "best", "win", "won", "slow", "worst", "cheap", "expensiv", "dear", "pric", "memor",
           "speicher", "most", "least", "long", "short", "high", "low", "large", "small", "max", "min", "top",
@@ -98,7 +98,7 @@ def check(sheet: Sheet) -> list[Finding]:
         tables = [rows for rows in sheet.tables_of(file) if rows[0].tabular and len(rows) >= FEWEST]
         for sentence in text.sentences if tables and len(text.lines) <= MOST_LINES else ():
             letters = sentence.text.casefold()
-            if any([stem in letters for stem in _STEMS]) and _ANY.search(sentence.text):
+            if any([stem in letters for stem in _STEMS]) and _ANY.has(sentence.text):
                 scope = scope_of(tables, text.lines, sentence.line)
                 rows = [row for row in scope.last if not is_aggregate(row)][:MOST_ROWS] if scope.near else []
                 found += _sentence(file, sentence, rows) if len(rows) >= FEWEST else ()
