@@ -1,6 +1,6 @@
 """What the labels of a model's size and of a precision say: parameters, whether it is a mixture of experts, bits.
 
-    label_parameters("1.3B")                (1.3e9, 0.05e9)
+    label_parameters("1.3B")                (1.3e9, 0.05e9), and so of `1,3 Md`
     is_mixture("30B-A3B")                   True
     bits_of("mxfp8")                        8
 """
@@ -9,7 +9,9 @@ from __future__ import annotations
 import functools
 import re
 
-_LABEL = re.compile(r"(\d{1,9}(?:\.\d{1,9})?) ?([KMBT])", re.IGNORECASE)
+_LABEL = re.compile(r"(\d{1,9}(?:\.\d{1,9})?) ?(M(?:r|l)?d(?![^\W\d_])|млрд|млн|[億亿万]|[KMBT])", re.IGNORECASE)
+_SCALES = {"k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12, "md": 1e9, "mrd": 1e9, "mld": 1e9, "млрд": 1e9, "млн": 1e6, "億": 1e8,
+           "亿": 1e8, "万": 1e4}  # fmt: skip
 _MIXTURE = re.compile(r"\d\s?[x×]\s?\d|[-_ ]A\d+(?:\.\d+)?B|\bMoE\b|mixtral", re.IGNORECASE)
 _WHOLE = re.compile(r"\d{1,3}(?:[,'_ .]\d{3}){2,3}|\d{7,12}")
 """All digits of a number of parameters."""
@@ -53,5 +55,5 @@ def label_parameters(label: str) -> tuple[float, float] | None:
     match = _ACTIVE.search(label) or (None if is_mixture(label) else _LABEL.search(label))
     if match is None or not float(match[1]):
         return None  # a model has parameters
-    scale = {"k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}[match[2].lower()]
+    scale = _SCALES[match[2].lower()]
     return float(match[1]) * scale, 0.5 * 10.0 ** -len(match[1].partition(".")[2]) * scale

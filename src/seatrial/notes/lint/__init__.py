@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from seatrial.notes.collecting import no_collecting
-from seatrial.notes.lint import chapters, confirmed, digits, doubts, turning
+from seatrial.notes.lint import chapters, confirmed, digits, doubts, titles, turning
 from seatrial.notes.lint.columns import (
     arrows,
     changes,
@@ -87,8 +87,8 @@ __all__ = ["CODES", "LEVELS", "Finding", "lint", "look", "look_at"]
 
 Rule = Callable[[Sheet], list[Finding]]
 FILLS: tuple[Callable[[Sheet], None], ...] = (
-    of_nodes.fill, layout.fill_axes, layout.count_processes, of_all.fill, layout.fill_micro_batch, layout.fill_batch,
-    layout.fill_devices, grown.fill, model_size.fill_gates, model_size.fill_shapes,
+    of_nodes.fill, titles.fill, layout.fill_axes, layout.count_processes, of_all.fill, layout.fill_micro_batch,
+    layout.fill_batch, layout.fill_devices, grown.fill, model_size.fill_gates, model_size.fill_shapes,
 )  # fmt: skip
 """What rows do not say themselves, in the order that each needs what those before it filled."""
 RULES: tuple[Rule, ...] = (

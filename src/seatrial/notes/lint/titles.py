@@ -3,14 +3,17 @@
     settings_in("13B_a100x128_tp2pp2_s4k")      {"gpus": 128, "tp": 2, "pp": 2, "seq": 4096}
     said(row)                                   the same of a row, where most names of its table are right about it
     agrees(row, "gpus", 128)                    1
+    fill(sheet)                                 takes the size of the model from names that each have one, where no cell does
 """
 from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import replace
 from functools import lru_cache
 
 from seatrial.notes.lint.row import Row
+from seatrial.notes.lint.sheet import Sheet
 
 _FIELDS = {"tp": "tp", "mp": "tp", "pp": "pp", "dp": "dp", "cp": "cp", "mbs": "mbs", "mb": "mbs", "gbs": "gbs",
            "s": "seq", "seq": "seq", "ctx": "seq"}  # fmt: skip
@@ -20,6 +23,21 @@ _PART = re.compile(r"(?<![a-z0-9])((?:(?:tp|mp|pp|dp|cp|mbs|mb|gbs|seq|ctx|s)[=:
 _ONE = re.compile(r"(tp|mp|pp|dp|cp|mbs|mb|gbs|seq|ctx|s)[=:]?(\d+)(k?)")
 FEWEST, MOST_ODD, MOST_ASKED, LONGEST = 3, 0.25, 500, 80
 """Rows whose names are as their cells, the share of those that are not, how many rows are asked, letters of a name."""
+
+
+_SIZE = re.compile(r"(?<![\w.])(\d{1,4}(?:\.\d{1,2})?[BM])(?![a-z0-9])", re.IGNORECASE)
+
+
+def fill(sheet: Sheet) -> None:
+    """`1.5B before` and `7B before` in the headings of a table that stands turned round: rows of models that differ."""
+    for mates in sheet.tables.values():
+        turned = len(mates) > 1 and mates[0].record.source_line == mates[1].record.source_line
+        if not turned or len(mates) > MOST_ASKED or any(row.record.size_label for row in mates):
+            continue
+        sizes = [{*map(str.upper, _SIZE.findall(next(iter(row.cells.values()), "")))} for row in mates]
+        if all(len(its) == 1 for its in sizes) and len(set.union(*sizes)) > 1:
+            for row, its in zip(mates, sizes):
+                row.record = replace(row.record, size_label=next(iter(its)), inferred=(*row.record.inferred, "size_label"))
 
 
 @lru_cache(maxsize=4096)

@@ -360,17 +360,22 @@ def _product(row: Row) -> int:
 
 
 def count_processes(sheet: Sheet) -> None:
-    """Processes per node: as the row says, else as most rows of its table or its file have it."""
+    """Processes per node: as the row says, else as most rows of its device have it in its table or its file."""
     for rows in sheet.files.values():
-        shared = _usual_ratio(rows)
-        ratios = {row.key: _usual_ratio(row.mates) for row in {row.key: row for row in rows}.values()}
+        kinds = {row: row.device.name if row.device is not None else row.record.machine for row in rows}
+        alike: dict[tuple[object, str | None], list[Row]] = {}
+        for row in rows:
+            for table in (row.key, None):
+                alike.setdefault((table, kinds[row]), []).append(row)
+        ratios = {key: _usual_ratio(its) for key, its in alike.items()}
+        usual = _usual_ratio(rows)
         for row in rows:
             stated = row.record.procs_per_node
             if stated is not None and "procs_per_node" not in row.record.inferred:
                 row.procs = stated
             else:
-                ratio = ratios[row.key]
-                row.procs = (ratio if len(row.mates) >= 3 else None) or shared or stated or 1
+                own, shared = (ratios[table, kinds[row]] for table in (row.key, None))
+                row.procs = (own if len(row.mates) >= 3 else None) or shared or usual or stated or 1
             record = row.record
             if (record.tflops_per == "node" and record.tflops and row.procs and "tflops" not in record.inferred
                     and (row.shows("procs_per_node") or "procs_per_node" in record.context)):  # fmt: skip

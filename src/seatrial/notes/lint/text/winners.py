@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from seatrial.notes.either import either
 from seatrial.notes.lint.findings import Finding
@@ -122,8 +122,15 @@ def _sentence(file: str, sentence: Sentence, rows: list[Row]) -> Iterator[Findin
         if len({*said}) != 1:
             continue
         kind, most = said[0]
+        if any(_HELD_AGAINST.search(text[: start + match.start()]) for _, _, pattern in _PATTERNS
+               for match in pattern.finditer(clause)):  # fmt: skip
+            continue  # `1.9 times as much as the cheapest`
         here = [one for one in some if start <= one.start < end]
-        labels = [one for one in here if len(one.rows) == 1 and _is_label(one, rows)]
+        if any(_HELD_AGAINST.search(text[: one.start]) for one in here):
+            continue  # `better than D`
+        labels = [one for one in here if len(one.rows) == 1 and _is_label(one, rows)] or [
+            whole for one in here if len(its := _narrowed(one, here)) == 1
+            and _is_label(whole := replace(one, rows=its), rows) and one.heading == next(iter(rows[0].record.printed))]
         if len({one.rows for one in labels}) != 1:
             continue
         its = _Label(file, sentence, rows, labels[0], [one for one in here if len(one.rows) > 1])
@@ -133,6 +140,19 @@ def _sentence(file: str, sentence: Sentence, rows: list[Row]) -> Iterator[Findin
             yield from its.by_figures(told, kind, most)
         elif kind in _COLUMNS and not _OF_ELSE.search(clause):
             yield from its.alone(kind, most)
+
+
+_HELD_AGAINST = either(r"\b(?:as|than|below|above|under|over|against|vs\.?|versus|als|wie|que|gegen(?:uber)?|contre|di|dan|"
+                       r"niz|чем) (?:the |der |die |das |dem |le |la |el |il |lo |de |het )?$")  # fmt: skip
+
+
+def _narrowed(one: Mention, some: Sequence[Mention]) -> frozenset[int]:
+    """Its rows that have what else is named: of two v5e-256 the one of the 7B."""
+    left = one.rows
+    for other in some:
+        if other.heading != one.heading:
+            left = left & other.rows or left
+    return left
 
 
 def _is_label(one: Mention, rows: Sequence[Row]) -> bool:
