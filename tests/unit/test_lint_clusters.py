@@ -306,3 +306,20 @@ def test_sections_of_a_page_are_those_of_notes(tmp_path: Path):
                     f"<p>48 layers, hidden 1600, length 1024.</p>\n{head}{rows}\n</table>\n")  # fmt: skip
     found, sheet = look_at([str(page)])
     assert [f for f in found if f.level != "info"] == [] and [line.seq for line in sheet.rows] == [4096] * 3 + [1024] * 3
+
+
+PARTITIONS = "GPT, sequence 2048.\n\n" + table("""
+    partition  model  nodes  TP/PP/DP  MBS  GBS  s/it  samples/s
+    v100  1,4 Md  4  1/1/16  2  256  7.49  34.2
+    v100  1,4 Md  16  1/1/64  2  512  4.00  128.0
+    v100  2,8 Md  16  2/1/32  2  512  8.02  63.8
+    a100  2,8 Md  2  1/1/16  4  512  8.36  61.2
+    a100  6,9 Md  4  2/1/16  4  512  9.60  53.3
+    a100  12 Md  8  2/2/16  2  1024  16.89  60.6
+""")
+
+
+def test_nodes_of_each_device_have_their_own_number_of_them(lint):
+    assert lint(PARTITIONS) == []
+    (found,) = lint(PARTITIONS.replace("1/1/64", "1/1/48"))
+    assert (found.line, found.code, found.proposed) == (6, "world-size", "1/1/64")

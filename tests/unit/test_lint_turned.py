@@ -107,3 +107,16 @@ def test_what_is_wrong_below_each_other_is_named(lint, note: str, right: str, wr
     (found,) = (one for one in lint(note.replace(right, wrong)) if one.level != "info")
     proposed, meant = (float(one.replace(",", "").lstrip("$")) for one in (found.proposed, right))
     assert (found.line, proposed) == (line, meant)
+
+
+def test_headings_of_runs_name_their_models(lint):
+    """Rows of a 32B are no slip beside those of a 1.5B."""
+    assert lint("""Eight H200, sequence 4096.
+
+|  | 1.5B before | 1.5B after | 7B before | 7B after | 32B before | 32B after |
+|---|---|---|---|---|---|---|
+| micro batch / GPU | 8 | 8 | 2 | 2 | 1 | 1 |
+| accumulation | 4 | 4 | 8 | 8 | 16 | 16 |
+| step, ms | 4,142 | 3,896 | 7,969 | 7,624 | 34,208 | 33,319 |
+| tokens/s (8 GPUs) | 253,157 | 269,153 | 65,795 | 68,764 | 15,326 | 15,736 |
+""") == []

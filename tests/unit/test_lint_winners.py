@@ -57,6 +57,13 @@ def test_a_row_that_is_not_the_first(tmp_path: Path, note: str, said: str, right
 
 
 @pytest.mark.parametrize("said", [
+    "8 x A100 costs 1.3 times as much as the cheapest.", "The slowest needs 4.7 times as long as 8 x H100.",
+])
+def test_a_row_that_the_first_is_held_against(tmp_path: Path, said: str) -> None:
+    assert not _found(tmp_path, f"{BILL}{said}\n")
+
+
+@pytest.mark.parametrize("said", [
     "Best trade-off: #3, which leaves room.",
     "In the end #3 was the best for us.",
     "So #4 wins, #5 is second with 133.6 TFLOP/s/GPU.",

@@ -129,11 +129,12 @@ def _sentence(file: str, sentence: Sentence, rows: list[Row]) -> Iterator[Findin
         if any(_HELD_AGAINST.search(text[: one.start]) for one in here):
             continue  # `better than D`
         labels = [one for one in here if len(one.rows) == 1 and _is_label(one, rows)] or [
-            whole for one in here if len(its := _narrowed(one, here)) == 1
-            and _is_label(whole := replace(one, rows=its), rows) and one.heading == next(iter(rows[0].record.printed))]
+            whole for one in here if len((whole := replace(one, rows=_narrowed(one, here))).rows) == 1
+            and _is_label(whole, rows) and one.heading == next(iter(rows[0].record.printed))]
         if len({one.rows for one in labels}) != 1:
             continue
-        its = _Label(file, sentence, rows, labels[0], [one for one in here if len(one.rows) > 1])
+        others = [one for one in here if len(one.rows) > 1 and one.start != labels[0].start]
+        its = _Label(file, sentence, rows, labels[0], others)
         told = [one for one in figures(text) if one.kind in _RATED and not one.bound and not one.about
                 and start <= one.start < end]
         if told:
