@@ -132,6 +132,8 @@ _UNIT_WORDS = {
     "ghz": "GHz", "mhz": "MHz",
 }  # fmt: skip
 LONGEST_HEADING = 120
+_SEVERAL_BYTES = re.compile(r"(\b(?:mem|v?ram|usage|size|disk)\w*\b.*[(\[][KMGT]i?B)s(?=[)\]])", re.IGNORECASE)
+"""`Peak memory (GBs)`, which are no global batches."""
 _BRACKET = re.compile(r"[(\[（]([^)\]）]*)[)\]）]")
 
 
@@ -189,6 +191,7 @@ def read_heading(raw: str) -> Column:
     if len(raw) > LONGEST_HEADING or raw.lstrip()[:1] in "Δ∆" and raw.strip():  # a difference is none of what it is of
         return Column(heading=raw.strip())
     text = heading_from_signs(plainly(raw)).strip("*†^ ")
+    text = _SEVERAL_BYTES.sub(r"\1", text) if "Bs" in text else text
     text = _AFTER_COMMA.sub(lambda match: f" ({match[1] or match[2]})" if _is_unit_of(match) else match[0], text)
     if (axis := _BRACKET.search(text)) and axis[1].strip().upper() in _AXES:
         return Column(heading=raw.strip(), field=_AXES[axis[1].strip().upper()], kind="count")  # `data (FSDP)`

@@ -173,17 +173,17 @@ def _left(problems: Iterable[Problem], guard: Guard) -> list[Finding]:
             continue
         # A row that has the figures of another one says nothing more of how columns belong together, but for a total of them.
         added = any(totals.is_named(cell) for record in left[-1:] for cell in record.printed.values())
-        figures = {(*map(digits.alone, record.printed.values()), added and at): record
+        figures = {(*map(digits.alone, record.printed.values()), added and at): at
                    for at, record in reversed([*enumerate(left)])}  # fmt: skip
-        rows += [replace(record, source_file=problem.file) for record in reversed(figures.values())]
+        rows += [replace(left[at], source_file=problem.file) for at in sorted(figures.values())]
         thinned |= {(problem.file, problem.left[0].table)} if len(figures) < len(problem.left) else set()
     side = Sheet.of(rows, sheet.prose if rows else {})
     side.thinned |= thinned
     of_side = Guard(side, guard.failed)
     found = [finding for rule in OF_COLUMNS for finding in of_side(rule)]
     # A total is one by its name, what fails by its word, and days are what the calendar has.
-    known = [f for f in found if f.code in ("outcome-vs-figures", "date-order") or f.message.endswith(sums.BY_NAME)
-             or f.proposed and relations.BY_DEFINITION in f.message]  # fmt: skip
+    known = [f for f in found if f.code in ("outcome-vs-figures", "date-order") or f.ground == "name"
+             or f.proposed and f.ground == "definition"]  # fmt: skip
     lines = {key: {row.record.source_line or 0 for row in mates} for key, mates in side.tables.items()}
     wrong = {key: {(f.file, f.line) for f in found if f not in known} & {(key[0], line) for line in (*its, max(its) + 1)}
              for key, its in lines.items()}  # fmt: skip
@@ -237,6 +237,7 @@ def _alike(found: Sequence[Finding], where: set[tuple[str, int | None]]) -> bool
 
 _TYPED = re.compile(r"\((?:the point moved|two digits exchanged|a digit (?:too many|lost)|what is printed is that of [^()]*)\)|"
                     r"the rows above add up to")
+_SOLVED = re.compile(r"-> [^ (]+(?: \(what is printed[^)]*\))?:")
 _QUANTITY = re.compile(r"/s\b|FLOPS?\b|\((?:[KMGT]i?B|k?W|[MG]Hz|%|ms|s|\$)\)", re.IGNORECASE)
 
 
@@ -248,9 +249,6 @@ def _of_quantities(rows: Sequence[Record]) -> bool:
 def _bare(text: str) -> str:
     """Without signs between thousands."""
     return text.replace(",", "").replace("\u202f", "")
-
-
-_SOLVED = re.compile(r"-> [^ (]+(?: \(what is printed[^)]*\))?:")
 
 
 def _once(found: list[Finding]) -> list[Finding]:

@@ -16,7 +16,7 @@ import statistics
 from collections.abc import Iterable
 
 from seatrial.notes.labels import label_parameters
-from seatrial.notes.lint.columns.relations import BY_DEFINITION, kind_of
+from seatrial.notes.lint.columns.relations import kind_of
 from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.models import stated
 from seatrial.notes.lint.models.known import shape_of
@@ -96,7 +96,7 @@ def _is_in_thousands(row: Row, one: Finding) -> bool:
 def _is_set_otherwise(row: Row, one: Finding) -> bool:
     """Whether a product that was found in rows of one setting is held against the only row of another: it alone has other
     counts in two columns at least."""
-    if BY_DEFINITION in one.message or len(row.around) <= FEWEST:
+    if one.ground == "definition" or len(row.around) <= FEWEST:
         return False
     others = 0
     for heading in row.extras:

@@ -11,22 +11,17 @@ wrong: over half of the errors of that kind were false on notes that nobody had 
 """
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
-from seatrial.notes.lint.columns.relations import BY_DEFINITION
-from seatrial.notes.lint.findings import Finding
+from seatrial.notes.lint.findings import SURE, Finding
 from seatrial.notes.lint.sheet import Sheet
 
 MOST = {"memory-over-capacity": 0.0, "over-peak": 0.0, "heads-divisible": 0.0, "batch-divisible": 0.0, "ms-not-s": 0.0,
         "aggregate": 0.25, "outlier": 0.25, "world-size": 0.5, "rate-mismatch": 0.6, "tflops-mismatch": 0.6}  # fmt: skip
 """Which share of the rows of a table a law may contradict; where a device, a batch or the usual time of a token decides, one
 row alone."""
-_STATED = re.compile(rf"\(line \d+ says | printed\)|not one micro-batch|\(exchanged with line \d+\)|{BY_DEFINITION}")
-"""That the text says it otherwise, or TFLOPs that are printed: then the rows are wrong, all of them; that two have each other's
-figure: one slip; or that the row's own counts say it, or it is what the words mean."""
 FEWEST = 2
 """Rows of which one alone is a slip, and never many."""
 
@@ -36,7 +31,7 @@ def temper(found: Iterable[Finding], sheet: Sheet) -> list[Finding]:
     tables = {(row.record.source_file, row.record.source_line): row.key for row in sheet.rows if row.tabular}
     wrong: dict[tuple[tuple[str, int | None], str], set[object]] = {}
     for one in found:
-        if one.level == "error" and one.code in MOST and (one.file, one.line) in tables and not _STATED.search(one.message):
+        if one.level == "error" and one.code in MOST and (one.file, one.line) in tables and one.ground not in SURE:
             # All runs of a table that is turned round begin in one line.
             place = one.message if (one.file, one.line) in sheet.turned else one.line
             wrong.setdefault((tables[one.file, one.line], one.code), set()).add(place)
@@ -55,11 +50,9 @@ DOUBTFUL = ("header-vs-row",)
 """What a setting that was taken from the wrong sentence shows as well."""
 OPEN = ("rate-mismatch", "tflops-mismatch", "label-vs-params", "pasted-pair")
 """Laws between figures, of which one must be proposed."""
-_ONE, _NONE = re.compile(r"one (?:cell|of both) is wrong(.*)"), "no change of one cell"
-_TYPED = re.compile(r"[\d%] \((?!as in)")
-"""What a hand may have typed: that other rows have another batch or as many devices is no slip."""
-_FOUND, _HOW = re.compile(r"\bby [^=,:;]+ = [^:;]+ would be "), re.compile(r"-> [^:]* \(")
-"""A relation that was found in the rows of a table, and that a proposal is explained."""
+
+BATCHES, ELSEWHERE = ("rate-mismatch", "batch-divisible"), "as in "
+"""Where it is as often a batch that nobody says: one for another that rows of the table have."""
 
 
 def weigh(found: Iterable[Finding]) -> list[Finding]:
@@ -71,10 +64,10 @@ def weigh(found: Iterable[Finding]) -> list[Finding]:
 
 
 def _is_open(one: Finding) -> bool:
-    if one.code in DOUBTFUL or _NONE in one.message:
+    if one.code in DOUBTFUL or one.ground == "open":
         return True
     if one.code in OPEN and one.proposed is None:
-        changes = _ONE.search(one.message)
-        return changes is None or _TYPED.search(changes[1]) is None
-    found = one.code == "aggregate" and _FOUND.search(one.message) is not None and BY_DEFINITION not in one.message
-    return found and _HOW.search(one.message) is None
+        return one.slip is None or one.code == "rate-mismatch"
+    if one.code in BATCHES and one.slip is not None and one.slip.startswith(ELSEWHERE):
+        return True
+    return one.code == "aggregate" and one.ground == "found" and (one.slip is None or one.proposed is None)

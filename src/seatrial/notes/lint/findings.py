@@ -12,6 +12,13 @@ Level = Literal["error", "warning", "info"]
 LEVELS: tuple[Level, ...] = ("error", "warning", "info")
 """error: an expert would bet on it; warning: it points at a slip; info: it could not be read, or is worth knowing."""
 
+Ground = Literal["law", "definition", "found", "text", "counts", "figures", "exchange", "name", "open"]
+"""What a finding rests on: a law of all runs; what headings mean; what most rows of the table keep to; a line of text that
+says otherwise; counts of the row alone; a figure that agrees with what is proposed; the row that has the other cell of an
+exchange; a total by its name; or a law that no change of one cell mends."""
+SURE: tuple[Ground, ...] = ("definition", "text", "counts", "figures", "exchange")
+"""Of which a row may be wrong however many others are."""
+
 CODES: dict[str, str] = {
     "world-size": "dp x tp x pp is not nodes x processes per node",
     "batch-divisible": "the global batch is not a multiple of DP x MBS",
@@ -71,6 +78,9 @@ class Finding:
     printed: str | None = None
     proposed: str | None = None
     """What the cell should say, when the evidence points to one value."""
+    slip: str | None = None
+    """How a hand made what is printed of what is meant, `the point moved`; of one of several changes where none is proposed."""
+    ground: Ground = "law"
 
     def to_dict(self) -> dict[str, object]:
         return asdict(self)

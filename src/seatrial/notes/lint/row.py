@@ -18,7 +18,7 @@ from seatrial.columns import AROUND, LAYOUT
 from seatrial.notes.labels import label_parameters
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.digits import Printed
-from seatrial.notes.lint.findings import Finding, Level
+from seatrial.notes.lint.findings import Finding, Ground, Level
 from seatrial.notes.lint.headings import EXTRA, extras, field_of, fields_of, kind_beside, kinds_beside, parts_of
 from seatrial.notes.lint.models.devices import device_of, devices_in, is_preset, names_device, of_devices
 from seatrial.notes.lint.once import once
@@ -383,8 +383,9 @@ class Row(_Kept):
 
     @once
     def worded(self) -> dict[str, str]:
-        """The cells that have letters."""
-        return {heading: cell for heading, cell in self.record.printed.items() if cell.swapcase() != cell}
+        """The cells that have letters; files and addresses that they lead to are none of their words."""
+        cells = {heading: _ADDRESS.sub("]", cell) if "](" in cell else cell for heading, cell in self.record.printed.items()}
+        return {heading: cell for heading, cell in cells.items() if cell.swapcase() != cell}
 
     @once
     def described(self) -> list[tuple[str, str]]:
@@ -472,7 +473,8 @@ class Row(_Kept):
         return self.where if other.file == self.file else f"{self.file} {self.where}"
 
     def find(self, code: str, level: Level, message: str, *, name: str = "", proposed: str | None = None,
-             column: str | None = None, printed: str | None = None) -> Finding:  # fmt: skip
+             column: str | None = None, printed: str | None = None, slip: str | None = None,
+             ground: Ground = "law") -> Finding:  # fmt: skip
         """Something to say about this row, and of which cell: by its field, or by the heading and what is printed there."""
         if name:
             column, printed = self.column(name), self.cell(name) or _plain(getattr(self.record, name, None))
@@ -486,7 +488,7 @@ class Row(_Kept):
                 proposed = self.of_tokens.like(int(proposed))
             proposed = digits.as_there(printed or "", self.printed(name) if name in MEASURED else None, proposed)
         return Finding(file=self.record.source_file, line=self.record.source_line, code=code, level=level,
-                       message=message, column=column, printed=printed, proposed=proposed)
+                       message=message, column=column, printed=printed, proposed=proposed, slip=slip, ground=ground)
 
     def _whole_cell(self, name: str) -> tuple[str, str, int] | None:
         """The heading and the cell of which a field is one number, and which: `TP×PP×DP`, `1×1×4`."""
@@ -505,6 +507,9 @@ class Row(_Kept):
         self.fixed[name] = value
         if name in ("layers", "hidden", "seq"):
             setattr(self, name, round(value))
+
+
+_ADDRESS = re.compile(r"\]\([^()\s]*\)")
 
 
 def _with_side(mesh: str, at: int, side: str) -> str:

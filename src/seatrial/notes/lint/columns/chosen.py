@@ -53,7 +53,8 @@ def repair(row: Row, name: str, value: object, broken: list[Broken]) -> Repair |
     usual, often = mode(column)
     stated = row.stated_above(name)
     why, tokens = "", row.of_tokens if name == "gbs" else None
-    if stated is not None and stated[0] == value:
+    said = stated is not None and stated[0] == value
+    if stated is not None and said:
         score, why = score + STATED_ABOVE, f" (line {stated[1]} says {value})"
     elif usual == value and often > 0.5 * len(column) and 2 * column.count(row.said(name)) < often:
         score, why = score + USUAL + UNLIKELY * (often == len(column) >= MANY), " (as in the other rows)"
@@ -126,7 +127,8 @@ def repair(row: Row, name: str, value: object, broken: list[Broken]) -> Repair |
     shown = f"{value // 1024}{in_k[2]}" if in_k and thousands and isinstance(value, int) else str(value)
     if tokens and isinstance(value, int):
         shown = digits.as_there(row.cell(name), None, tokens.like(value)) or shown
-    return Repair(name=name, value=value, shown=shown, score=score + stale(row, name), why=why)
+    return Repair(name=name, value=value, shown=shown, score=score + stale(row, name), why=why,
+                  ground="text" if said else "law")  # fmt: skip
 
 
 def _by_a_zero(value: object, was: object, column: list[int | float | str | None]) -> bool:

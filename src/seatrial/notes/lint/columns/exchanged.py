@@ -81,7 +81,8 @@ def between_rows(suspects: Suspects) -> None:
                     near = other is not row and _near(repair.value, its) and _near(back.value, mine)
                     if near or other is not row and _mend_each_other((row, mine), (other, its), name, suspects):
                         why = f" (exchanged with {other.where})"
-                        repairs[i] = replace(repair, score=repair.score + EXCHANGED, shown=other.cell(name), why=why)
+                        repairs[i] = replace(repair, score=repair.score + EXCHANGED, shown=other.cell(name), why=why,
+                                             ground="exchange")  # fmt: skip
 
 
 _NEAR, ENOUGH = 150, 0.02

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from seatrial.notes.lint.findings import Ground
+
 ANOTHER_RELATION, ABOVE = 2.0, 1.5
 """One more broken relation that it mends; the cell above says what is printed."""
 WORKED_OUT = 2.0
@@ -26,3 +28,4 @@ class Repair:
     code: str = ""
     other: str = ""
     """Of two figures that were exchanged the other one."""
+    ground: Ground = "law"

@@ -530,7 +530,8 @@ def _find_more(sheet: Sheet) -> None:
             sheet.found[key] = found
 
 
-BY_UNITS, BY_DEFINITION = ", by their units", ", by definition"
+BY_UNITS, BY_DEFINITION, FOUND = ", by their units", ", by definition", " = "
+"""Of the names of relations that a table has of its own."""
 
 
 def _by_units(rows: list[Row]) -> list[Relation]:

@@ -114,7 +114,8 @@ def _exchanged(row: Row, wanted: dict[str, float], values: dict[str, float], ope
             if abs(meant - theirs[heading]) <= open_ and abs(its[heading] - values[heading]) <= open_:
                 cell, proposed = (one.record.printed[heading].strip() for one in (row, other))
                 message = f"{heading} {cell} -> {proposed} (exchanged with {other.where}): so the columns add up"
-                return row.find("aggregate", "error", message, column=heading, printed=cell, proposed=proposed)
+                return row.find("aggregate", "error", message, column=heading, printed=cell, proposed=proposed,
+                                ground="exchange")  # fmt: skip
     return None
 
 
@@ -234,7 +235,8 @@ def _finding(row: Row, whole: str, parts: dict[str, Figure], wanted: dict[str, f
     message = f"{f'{whole} {said}'.strip()}, but {' + '.join(parts)} are {added:.6g}, as in {kept} other rows"
     message += f"; {at} {cell} is that of {row.mates[row.place - 1].where}" if at in pasted else ""
     message += BY_NAME if is_total(whole) else ""
-    return row.find("aggregate", "error", f"{at} {cell} -> {proposed}: {message}", column=at, printed=cell, proposed=proposed)
+    return row.find("aggregate", "error", f"{at} {cell} -> {proposed}: {message}", column=at, printed=cell, proposed=proposed,
+                    ground="name" if is_total(whole) else "law")  # fmt: skip
 
 
 def _values(rows: list[Row], part: str) -> list[float]:

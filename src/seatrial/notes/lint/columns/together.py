@@ -23,6 +23,7 @@ OF_A_MODEL = re.compile(r"\bparams?\b|\bparameters\b|\blayers\b|\bhidden\b|\bd m
 OF_A_DEVICE = re.compile(r"\bpeak t?flops?|\btdp\b|\bprice\b|\bper (?:gpu )?(?:h|hr|hour)\b|\bgpu h\b")
 NAMED = {"size_label": OF_A_MODEL, "machine": OF_A_DEVICE}
 _MODEL = frozenset({"model", "model name", "name", "size", "network", "config"})
+_SCORE = re.compile(r"\b(?:acc(?:uracy)?|loss|ppl|perplexity|score|f1|bleu|rouge|wer|top-?[15]|mmlu)\b", re.IGNORECASE)
 FEWEST, MOST_ROWS = 2, 500
 _LAYOUT = operator.attrgetter("size_label", "machine", "dp", "tp", "pp", "zero_stage", "seq", "dtype")
 
@@ -46,6 +47,8 @@ def _of_a_layout(rows: list[Row]) -> Iterator[Finding]:
         layouts.setdefault((row.world, row.all_beside, _LAYOUT(row.record)), []).append(row)
     several = [group for group in layouts.values() if len(group) > 1]
     for heading in rows[0].extras if len(several) > 1 and max(map(len, several)) > 2 else ():
+        if _SCORE.search(heading):
+            continue  # measured, run by run
         cells = [[clean(row.record.printed.get(heading, "")) for row in group] for group in several]
         if sum(len({*of_group}) > 1 for of_group in cells) != 1:
             continue  # one row alone is odd

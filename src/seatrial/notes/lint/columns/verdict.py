@@ -15,7 +15,9 @@ from seatrial.notes.lint.columns.points import FAR, Repair
 from seatrial.notes.lint.columns.relations import (
     AT_ONCE,
     BELONGS,
+    BY_DEFINITION,
     ENOUGH_ROWS,
+    FOUND,
     GRAVE,
     MEASURES,
     SMALL,
@@ -28,7 +30,7 @@ from seatrial.notes.lint.columns.relations import (
     wobble,
 )
 from seatrial.notes.lint.columns.ties import untied
-from seatrial.notes.lint.findings import Finding, Level
+from seatrial.notes.lint.findings import Finding, Ground, Level
 from seatrial.notes.lint.headings import EXTRA
 from seatrial.notes.lint.row import Row
 from seatrial.tables.headings import rate_of_each, read_heading
@@ -77,6 +79,14 @@ def report(row: Row, broken: list[Broken], repairs: list[Repair]) -> list[Findin
     stuck = best is not None and (a_digit or not best.why and is_measure(best.name))
     if level == "error" and stuck and (found := _pasted(row, broken, whole=True)):
         return [found]
+
+    def ground(repair: Repair | None) -> Ground:
+        if repair is not None and repair.ground != "law":
+            return repair.ground
+        if any(relation.name.endswith(BY_DEFINITION) for relation, _, _ in broken[:3]):
+            return "definition"
+        return "found" if any(FOUND in relation.name for relation, _, _ in broken[:3]) else "law"
+
     if best is not None and known and _is_after(row.cell(best.name), best.shown):
         return []
     if best is not None and known:
@@ -98,7 +108,8 @@ def report(row: Row, broken: list[Broken], repairs: list[Repair]) -> list[Findin
         gravity: Level = "warning" if code in ("formula-mixed", "tflops-per-node") or doubled else level
         # Of a batch of tokens `find` prints the sequences as the column has them.
         proposed = str(best.value) if best.name == "gbs" else best.shown
-        return [row.find(code, gravity, message, name=best.name, proposed=proposed)]
+        how = f"{best.why}{_copied(row, best)}".strip(" ()") or None
+        return [row.find(code, gravity, message, name=best.name, proposed=proposed, slip=how, ground=ground(best))]
     options = "; ".join(f"{row.column(r.name)} {r.shown}{r.why}{_copied(row, r)}" for r in repairs[:4])
     # Of devices that the text counts, none of the relation's cells may stand in the row: then no cell of it is wrong.
     shown = [name for name in (*(name for name, _ in relation.terms), *(r.name for r in repairs)) if row.shows(name)]
@@ -112,10 +123,14 @@ def report(row: Row, broken: list[Broken], repairs: list[Repair]) -> list[Findin
     if len(repairs) == 1 and level == "error" and row.shows(repairs[0].name) and repairs[0].name != "gbs":
         (only,) = repairs
         message = f"{row.column(only.name)} {row.cell(only.name)} -> {only.shown}: {facts}"
-        return [row.find(_code(only.name, broken), level, message, name=only.name, proposed=only.shown)]
+        return [row.find(_code(only.name, broken), level, message, name=only.name, proposed=only.shown, ground=ground(only))]
     # What nothing mends may be of another model, or of another kind.
     level = "warning" if not repairs and level == "error" else level
-    return [row.find(_code(shown[0], broken), level, f"{facts}: {open_end}", name=shown[0])]
+    # That other rows have another batch or as many devices is no slip.
+    typed = (f"{each.why}{_copied(row, each)}".strip(" ()") for each in repairs[:4])
+    how = next((one for one in typed if one and not one.startswith("as in ")), None)
+    return [row.find(_code(shown[0], broken), level, f"{facts}: {open_end}", name=shown[0], slip=how,
+                     ground=ground(None) if repairs else "open")]  # fmt: skip
 
 
 def _pasted(row: Row, broken: list[Broken], *, whole: bool = False) -> Finding | None:

@@ -107,10 +107,11 @@ def _to_the_last_digit(mates: list[Row]) -> list[Finding]:
     for row, ratio in ratios.items():
         if abs(ratio - 1) < 3 * _COUNTED:
             continue
-        if counts[row.record.size_label, row.layers, row.hidden] > 1 or row in besides:
+        if counts[row.record.size_label, row.layers, row.hidden] > 1 or row in besides or _is_of_another_vocabulary(row):
             continue  # a name that its author chose
         without, low, _ = sizes(row) or (1.0, 1.0, 1.0)
-        tied = abs(ratio * low / (2 * low - without) - 1) < _COUNTED
+        # Twice the embedding of a vocabulary that nobody says is once that of another one.
+        tied = abs(ratio * low / (2 * low - without) - 1) < _COUNTED and bool(row.record.vocab)
         undescribed = not _known(row) and fits_label(row)
         # As many layers as another row has would be the count.
         need = (ratio * low - (low - without)) * (row.layers or 1) / without
@@ -135,10 +136,21 @@ def _to_the_last_digit(mates: list[Row]) -> list[Finding]:
     return found
 
 
+def _is_of_another_vocabulary(row: Row) -> bool:
+    """Whether nobody says the vocabulary, and what is left of a count beside the layers is one that models have, once or at
+    both ends."""
+    size, counted = label_parameters(row.record.size_label), sizes(row)
+    if row.record.vocab or size is None or counted is None or not row.hidden:
+        return False
+    rest = (size[0] - counted[0]) / row.hidden
+    return any(abs(rest - ends * vocab) < size[1] / row.hidden for vocab in COMMON_VOCABULARIES for ends in (1, 2))
+
+
 def _is_typed(row: Row, ratio: float, meant: str) -> bool:
     """Whether a label is off by a slip of the hand, or by more than what nobody describes of a model makes."""
     value = float(digits.plain(meant) or 0)
-    if row.record.ffn or abs(math.log(ratio)) >= math.log(UNDESCRIBED) or value <= 0:
+    described = row.record.ffn and (row.record.kv_heads or not is_gated(row.record.family))
+    if described or abs(math.log(ratio)) >= math.log(UNDESCRIBED) or value <= 0:
         return True
     return digits.slip(row.record.size_label, (value * (1 - _COUNTED), value * (1 + _COUNTED))) is not None
 

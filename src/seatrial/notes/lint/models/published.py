@@ -26,7 +26,7 @@ _CHANGED = re.compile(r"scaled|shrunk|as wide|as deep|\bmore\b|fewer|"
                       r"\bstage|\bPP\b|only|frozen|variant|modif|instead|unlike|wider|narrow|extended|resized|padded|of the|"
                       r"\b(?:first|last|every|each|per) (?:\w+ ){0,2}(?:layer|block|stage|rank|GPU|device)", re.IGNORECASE)
 _MORE = {"hidden": re.compile(r"\bdimension(?: of)? (\d{3,5})\b"),
-         "experts": re.compile(r"\b(\d{1,4}) (?:routed )?experts\b", re.IGNORECASE),
+         "experts": re.compile(r"(?<!\btop[- _=])(?<!\btop)\b(\d{1,4}) (?:routed )?experts\b", re.IGNORECASE),
          "top_k": re.compile(r"\btop[- _]?k?[ =]*(\d{1,2})\b|\b(?:of which|with) (\d{1,2}) (?:are )?(?:active|activated|chosen|"
                              r"used|routed)\b|\b(\d{1,2}) (?:active |activated )?(?:experts )?(?:per|for each|a|every) token\b",
                              re.IGNORECASE)}  # fmt: skip

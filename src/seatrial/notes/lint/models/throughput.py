@@ -21,7 +21,7 @@ from seatrial.notes.labels import label_parameters
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.columns import derived, relations
 from seatrial.notes.lint.digits import Slip, as_time, slip
-from seatrial.notes.lint.findings import Finding, Level
+from seatrial.notes.lint.findings import Finding, Ground, Level
 from seatrial.notes.lint.means import WINDOW, Misses
 from seatrial.notes.lint.models.formulas import (
     ALIKE,
@@ -78,6 +78,9 @@ class Explanation:
     message: str
     code: str = "tflops-mismatch"
     level: Level = "error"
+    why: str = ""
+    """What speaks for it, as its message has it."""
+    ground: Ground = "law"
 
 
 def reading_of(row: Row) -> Reading:
@@ -148,10 +151,12 @@ def _leaning(row: Row, agreeing: set[Row]) -> float:
     return max(-1.5, min(1.5, 0.4 * difference / usual)) if abs(difference) > 0.05 else 0.0
 
 
-def _whole(name: str, was: int, value: int, score: float, why: str = "", *, label: str = "") -> Explanation:
-    """A count that would be another."""
+def _whole(name: str, was: int, value: int, score: float, why: str = "", *, label: str = "",
+           said: bool = False) -> Explanation:  # fmt: skip
+    """A count that would be another; `said`: by the text."""
     message = f"{label or name} {was} -> {value}{why}"
-    return Explanation(name=name, value=value, shown=str(value), score=score, message=message)
+    return Explanation(name=name, value=value, shown=str(value), score=score, message=message, why=why,
+                       ground="text" if said else "law")  # fmt: skip
 
 
 def _typing_slip(text: str, low: float, high: float) -> tuple[float, str, Slip | None]:
@@ -206,7 +211,7 @@ def _batch(row: Row, agreeing: set[Row], open_: Open) -> Iterator[Explanation]:
         if value not in kin and gbs in kin:
             score -= AGAINST_KIN
         if best is None or score > best.score:
-            best = _whole("gbs", gbs, value, score, why, label="GBS")
+            best = _whole("gbs", gbs, value, score, why, label="GBS", said=stated is not None and stated[0] == value)
     if best is not None:
         yield best
 
@@ -244,7 +249,7 @@ def _layers_said(row: Row, agreeing: set[Row], open_: Open, others: Sequence[obj
             score, why = USUAL, " (as in the other rows)"
         elif value in others:
             score, why = IN_ANOTHER_ROW, " (as in another row)"
-        yield _whole("layers", row.layers, value, score, why)
+        yield _whole("layers", row.layers, value, score, why, said=stated is not None and stated[0] == value)
 
 
 def _shape(row: Row, agreeing: set[Row], open_: Open) -> Iterator[Explanation]:
@@ -353,7 +358,7 @@ def _either_figure(row: Row, agreeing: set[Row], open_: Open) -> Iterator[Explan
         if vote is not None:
             score, why = score + DERIVED_COLUMN[vote], why + (" (another column agrees)" if vote else "")
         message = f"{row.column(name)} {figure.value:g} -> {text}{why}"
-        yield Explanation(name=name, value=meant, shown=text, score=score, message=message)
+        yield Explanation(name=name, value=meant, shown=text, score=score, message=message, why=why)
 
 
 # ---- the rows of a table
@@ -422,7 +427,8 @@ def _exchanges(explained: dict[Row, list[Explanation]]) -> None:
                     for one, two, e, _ in pair:
                         assert e is not None
                         why = f"{one.column(name)} {one.cell(name)} -> {two.cell(name)} (exchanged with {two.where})"
-                        best = replace(e, score=e.score + EXCHANGED, shown=two.cell(name), message=why)
+                        best = replace(e, score=e.score + EXCHANGED, shown=two.cell(name), message=why,
+                                       why=f"exchanged with {two.where}", ground="exchange")  # fmt: skip
                         explained[one] = sorted([best, *(x for x in explained[one] if x is not e)], key=lambda x: -x.score)
 
 
@@ -467,7 +473,11 @@ def _as_others_miss(ratios: dict[Row, float]) -> set[Row]:
 def _slow_units(row: Row) -> list[Finding]:
     """A row that agrees, in a table whose times are all in another unit."""
     scale = reading_of(row).scale
-    return [] if scale == 1.0 or _has_its_length(row) else [_unit_finding(row, scale, "all such rows of the table agree so")]
+    # By a name alone, and a length that nobody says, a time may be in any unit.
+    guessed = reading_of(row).formula == "label" and not row.seq
+    if scale == 1.0 or guessed or _has_its_length(row):
+        return []
+    return [_unit_finding(row, scale, "all such rows of the table agree so")]
 
 
 def _has_its_length(row: Row) -> bool:
@@ -492,7 +502,7 @@ def _unit_finding(row: Row, scale: float, why: str) -> Finding:
     decimals = max(0, -round(math.log10((sec.step or sec.unit) * (1e-3 if scale == 1e-3 else 1.0))))
     code = "ms-not-s" if scale == 1e-3 else "time-unit"
     shown = as_time(row.cell("sec_per_it"), sec, value, unit) if scale == 1e3 else f"{value:.{decimals}f}"
-    return row.find(code, "error", message, name="sec_per_it", proposed=shown)
+    return row.find(code, "error", message, name="sec_per_it", proposed=shown, slip=f"the time is in {unit}", ground="figures")
 
 
 def _all_cut(rows: list[Row], wrong: list[Row]) -> bool:
@@ -577,13 +587,15 @@ def _report(row: Row, explanations: list[Explanation], factor: float | None, *, 
             row.propose(best.name, best.value, best.code)
         level = "info" if abs(off) < relations.GRAVE and relations.scatters(row) and not fine else level
         gravity = best.level if best.level != "error" and abs(off) > SMALL / 2 else level if best.level == "error" else "info"
-        return [row.find(best.code, gravity, f"{best.message}: {facts}", name=best.name, proposed=best.shown or None)]
+        return [row.find(best.code, gravity, f"{best.message}: {facts}", name=best.name, proposed=best.shown or None,
+                         slip=best.why.strip(" ()") or None, ground=best.ground)]  # fmt: skip
     options = "; ".join(dict.fromkeys(e.message for e in explanations[:4] if e.score > -2))
     open_end = f"open: one of both is wrong{f', {options}' if options else ''}"
     if coarse > TINY and abs(off) < 2 * SMALL:
         level = "info" if abs(off) < 4 * coarse else "warning"  # of short figures several roundings may come together
     shared = shared or abs(off) < relations.GRAVE and relations.scatters(row)
-    return [row.find("tflops-mismatch", "info" if shared else level, f"{facts}; {open_end}", name="tflops")]
+    typed = next((why for e in explanations[:4] if e.score > -2 and (why := e.why.strip(" ()")) and why[:6] != "as in "), None)
+    return [row.find("tflops-mismatch", "info" if shared else level, f"{facts}; {open_end}", name="tflops", slip=typed)]
 
 
 def _to_the_digit(row: Row) -> bool:

@@ -279,8 +279,8 @@ def _by_figures(phase: _Phase, at: int, before: _Phase | None, after: _Phase | N
     sound = {cell.heading for law in laws if law.keeps(phase.row) for cell, _ in law.cells}
     if len(broken) == 1 or len(tight) == 1 and len(goes) > len(broken):
         one = (tight or broken)[0]
-        if one.name in sound:
-            return
+        if one.name in sound or EXTRA + one.name in phase.row.sure:
+            return  # what else of the row goes with it says so
         off, open_ = _off(one, at, columns, phase.steps)
         if math.isfinite(off):
             yield _figure_off(phase, one, off, open_)

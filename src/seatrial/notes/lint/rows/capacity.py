@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 from seatrial.notes.lint.digits import slips
-from seatrial.notes.lint.findings import Finding
+from seatrial.notes.lint.findings import Finding, Level
 from seatrial.notes.lint.models.devices import OF_DEVICES_SOLD, device_named
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.rows import shares
@@ -44,7 +44,7 @@ def check(row: Row) -> list[Finding]:
     # A device of 80 GB has 80 GiB, which are 85.9 GB where somebody counts in thousands.
     most = whole[0] * (1.01 if row.record.mem_unit in ("GiB", "MiB") else 1.075) if whole is not None else math.inf
     over = memory > most
-    if not over and usable is None or _WANTED.search(row.cell("mem_value")):
+    if not over and usable is None or _WANTED.search(row.cell("mem_value")) or _A_SHARE.search(row.cell("mem_value")):
         return []
     nodewide = over and (row.record.mem_scope == "node" or bool(row.device and row.device.kind == "cpu"))
     shown = row.cell("mem_value") or f"{memory:g} GiB" if over or usable else ""
@@ -54,7 +54,10 @@ def check(row: Row) -> list[Finding]:
         row.reasons.setdefault("mem_value", "memory-over-capacity")
         proposed = _meant(row, memory)
         message += f": {proposed} is meant" if proposed else ""
-        return [row.find("memory-over-capacity", "error", message, name="mem_value", proposed=proposed)]
+        # Of which device a row is two others show, whose memory it has; else it is as often the device that was misread.
+        within = [mate for mate in row.around if mate is not row and 0 < (mate.record.mem_gib or 0.0) <= most]
+        level: Level = "error" if len(within) > 1 else "warning"
+        return [row.find("memory-over-capacity", level, message, name="mem_value", proposed=proposed)]
     if usable is not None and memory > usable[0] * 1.005 and usable[0] > 1:
         return [
             row.find("memory-over-capacity", "warning",
@@ -82,6 +85,8 @@ def _is_a_peak(row: Row) -> bool:
     return not tflops or any(abs(tflops / peak - 1) < 0.01 for peak in peaks)
 
 
+_A_SHARE = re.compile(r"\d ?%")
+"""Beside a figure that says of how much it is: `27.98 GB (59 %)` of two devices."""
 _WANTED = re.compile(r"\b(?:wanted|needed|required|requested|tried|asked)\b", re.IGNORECASE)
 
 

@@ -23,7 +23,7 @@ from seatrial.notes.labels import experts_in, label_parameters
 from seatrial.notes.lint import titles
 from seatrial.notes.lint.columns import counts, relations
 from seatrial.notes.lint.digits import alone, powers_that_lost_one, slip, slips
-from seatrial.notes.lint.findings import Finding
+from seatrial.notes.lint.findings import Finding, Ground
 from seatrial.notes.lint.models.model_size import fits_label, sizes
 from seatrial.notes.lint.row import MEASURED, Row
 from seatrial.notes.lint.rows.meant import meant, odd
@@ -515,7 +515,8 @@ def _explain(row: Row, product: int, counted: int) -> Finding:
     says = f"{' x '.join(map(str, axes))} = {product} processes but {there}"
     changes = sorted(_in_step(row, _changes(row, product, counted, nodes)), key=lambda change: -change.score)
     if not changes or changes[0].agrees is False:
-        return row.find("world-size", "error", f"{says}: no change of one cell makes them agree", name="dp")
+        return row.find("world-size", "error", f"{says}: no change of one cell makes them agree", name="dp",
+                        ground="open")  # fmt: skip
     best = changes[0]
     others = [change for change in changes[1:] if best.score - change.score < MARGIN]
     listed = ", ".join(_would_stand(row, change) for change in ((best, *others) if best.defined else changes))
@@ -540,7 +541,7 @@ def _explain(row: Row, product: int, counted: int) -> Finding:
         return _of_sharding(row, best.value, says)
     printed = counted if best.name == "gpus" else row.beside("cp") if best.name == "cp" else getattr(record, best.name)
     return row.find("world-size", "error", f"{NAMES[best.name]} {printed} -> {best.value}: {says}; {how}{evidence}",
-                    name=best.name, proposed=str(best.value))
+                    name=best.name, proposed=str(best.value), ground="figures" if evidence else "law")
 
 
 def _would_stand(row: Row, change: Change) -> str:
@@ -832,6 +833,7 @@ def batch(row: Row) -> list[Finding]:
     if {"gbs", "mbs"} & set(row.record.inferred) and (row.record.state == "planned" or not _others_divide(row)):
         return []  # a sentence may speak of something else, and of what is planned nobody has chosen the batch yet
     planned = " (the row never ran, and could not)" if row.record.state == "planned" else ""
+    ground: Ground = "counts" if gbs < dp * mbs else "law"
     if gbs < dp * mbs:
         message = f"GBS {gbs} is less than DP {dp} x MBS {mbs} = {dp * mbs}: not one micro-batch for each replica{planned}"
     else:
@@ -843,14 +845,14 @@ def batch(row: Row) -> list[Finding]:
         size = meant(row, never[0], mbs if never[0] == "mbs" else gbs, fits)
         if size is not None:
             message += f": {row.column(never[0])} {size} is meant"
-            return [row.find("batch-divisible", "error", message, name=never[0], proposed=str(size))]
+            return [row.find("batch-divisible", "error", message, name=never[0], proposed=str(size), ground=ground)]
     name, proposed = _meant(row, dp, mbs, gbs) if gbs >= dp * mbs else ("gbs", None)
     if proposed is not None:
         return [
             row.find("batch-divisible", "error", f"{message}; {row.column(name)} {proposed} as in other rows would do",
                      name=name, proposed=str(proposed))
         ]
-    return [row.find("batch-divisible", "error", message, name="gbs")]
+    return [row.find("batch-divisible", "error", message, name="gbs", ground=ground)]
 
 
 def _by_accumulation(row: Row, gbs: int) -> list[Finding]:

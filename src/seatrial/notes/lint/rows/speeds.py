@@ -44,6 +44,8 @@ def check(sheet: Sheet) -> list[Finding]:
         there = sheet.filled(mates[0].key)
         # Where nobody says the batch, what nobody reads may be how much is done: sizes of matrices and of messages.
         bare = "sec_per_it" in there and not any(row.record.gbs or row.record.mbs or row.record.size_label for row in rows)
+        if bare and table.uncounted and not any(row.seq for row in rows):
+            there = there - {"sec_per_it"}  # nor the devices: then it may be the time of anything
         kernels = bare and rows and len([one for one in rows[0].extras if _SIDE.fullmatch(one.strip("`*_ "))]) > 1
         for name in [name for name in NAMES if name in there] if len(rows) > FEWEST and not kernels else ():
             speeds = {row: speed for row in rows if (speed := _speed(row, name, table)) is not None}

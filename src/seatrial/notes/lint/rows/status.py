@@ -96,15 +96,23 @@ def state(row: Row) -> Iterator[Finding]:
         waits = any(_WAITS.fullmatch(row.cell(name)) for name in ("outcome", "state")) or is_aggregate(row)
         told = (row.cell("outcome") or row.cell("state"), *(cell for heading, cell in row.worded.items() if field_of(heading)))
         day = record.date if record.date and not _A_PERIOD.fullmatch(record.date) else None
-        if (day or job) and not waits and not _has_results(row) and not any(read_status(cell).planned for cell in told):
+        waits = waits or any(read_status(cell).planned for cell in told)
+        if (day or job) and not waits and not _has_results(row) and any(map(_has_figures, row.around)):
             what = [f"a date ({day})"] * bool(day) + ([f"a job number ({job[0]})"] if job else [])
             yield row.find("dated-but-empty", "warning", f"{' and '.join(what)} but no result: did it run?")
         else:
             yield row.find("plan-only", "info", "never run: no date and no result")
 
 
+_SETTINGS = ("gpus", "nodes", "dp", "tp", "pp", "mbs", "gbs", "seq", "machine", "layers", "hidden")
 _A_PERIOD = re.compile(r"(?:(?:20)?\d\d[ /-]?)?[QTHS][1-4](?:[ /-](?:20)?\d\d)?")
 """A quarter or half of a year is when something is planned, and not the day on which it ran."""
+
+
+def _has_figures(row: Row) -> bool:
+    """Whether it tells of a run at all: a list of files has dates too."""
+    record = row.record
+    return any(figure is not None for figure in _FIGURES(record)) or any(map(row.shows, _SETTINGS))
 
 
 def _has_results(row: Row) -> bool:

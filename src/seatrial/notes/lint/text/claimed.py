@@ -62,9 +62,9 @@ def _finding(file: str, number: int, code: str, printed: str, proposed: str | No
 _WORDS = r"(?: (?!and\b|or\b|und\b|et\b|to\b)[A-Za-z][A-Za-z-]*){0,2}"
 _TERM = rf"(?:(?:TP|PP|DP|CP|EP)[ =]?)?{_NUMBER}(?:\s?[kKMBT](?!\w))?{_WORDS}"
 _PRODUCT = re.compile(rf"(?<![\w.,/^+×x*·()=-])(?<![+×x*·(/=^-] )({_TERM}(?:\s?[x×*·]\s?{_TERM})+)\s?(=|≈)\s?"
-                      rf"({_NUMBER})\s?([kKMBT])?(?!\w|[.,]?\d| ?[x×*·+/^(-] ?\d|%)")  # fmt: skip
+                      rf"({_NUMBER})\s?([kKMBT])?(?!\w|[.,]?\d| ?[x×*·+/^(-] ?[\d(]|%)")  # fmt: skip
 _SUM = re.compile(rf"(?<![\w.,/^+×x*·()=-])(?<![+×x*·(/=^-] )({_NUMBER}(?:\s?\+\s?{_NUMBER})+)\s?=\s?"
-                  rf"({_NUMBER})(?!\w|[.,]?\d| ?[x×*·+/^(-] ?\d|%)")  # fmt: skip
+                  rf"({_NUMBER})(?!\w|[.,]?\d| ?[x×*·+/^(-] ?[\d(]|%)")  # fmt: skip
 _IN = re.compile(rf"(?:TP|PP|DP|CP|EP)?[ =]?({_NUMBER})\s?([kKMBT](?!\w))?")
 
 

@@ -391,10 +391,11 @@ class _Told:
         near = [*given, *(100 - one for one in given)]
         rates = [one for row in sure if row is not table[0] for one in _ratios(row, table[0], measured=False)
                  if field_of(one[2]) in _SPEEDS]  # fmt: skip
-        if any(abs(self.claim.value - one) <= self.claim.half + 1.0 for one in near) or self._is_given(rates):
+        said = abs(self.claim.value)  # as the column is read
+        if any(abs(said - one) <= self.claim.half + 1.0 for one in near) or self._is_given(rates):
             return
         value = values[sure[0]] if sure else top
-        if abs(self.claim.value - value) <= FEW_POINTS:
+        if abs(said - value) <= FEW_POINTS:
             return
         text = f"{value:.{digits.places(self.claim.text)}f}"
         text = text.replace(".", ",") if "," in self.claim.text else text

@@ -118,7 +118,7 @@ def _judged(file: str, sentence: Sentence, its: list[Figure], around: _Around, l
     if many and "DP" in sizes and len(sizes) > 1 and len(sizes) == len(axes) and 0 not in sizes.values():
         one = (devices or nodes)[0]
         if not re.search(r"= ?$", text[: one.start]):  # else it is an equation: see `claimed`
-            yield from _laid_out(sizes, many, one, around, a_node if from_nodes else None, finding)
+            yield from _laid_out(sizes, many, one, around, a_node if from_nodes else None, text, finding)
     elif many and {*sizes} == {"DP"} and not _OTHERS.search(text):
         rows = [row for row in around.rows if row.world == many and row.shows("dp") and row.record.dp]
         meant = {row.record.dp for row in rows}
@@ -185,12 +185,17 @@ def _is_told(each: int, lines: tuple[str, ...]) -> bool:
                for line in lines)  # fmt: skip
 
 
-def _laid_out(sizes: dict[str, int], devices: int, one: Figure, around: _Around, each: int | None,
+_OF_ATTENTION = re.compile(r"\bDP[ =-]?\d* attention|\battention[ -](?:DP|replicas?|data)|\bdecode\b", re.IGNORECASE)
+
+
+def _laid_out(sizes: dict[str, int], devices: int, one: Figure, around: _Around, each: int | None, text: str,
               finding: Callable[..., Finding]) -> Iterator[Finding]:  # fmt: skip
     """A layout beside the devices that it is for; `each`: of the nodes that are counted in their place."""
     product = math.prod(sizes.values())
     if product == devices or not devices % product and not {"TP", "PP"} <= sizes.keys():
         return
+    if _OF_ATTENTION.search(text):
+        return  # a server's replicas of attention, which share the devices of its tensor parallelism
     said = " x ".join(f"{name} {size}" for name, size in sizes.items())
     fitting = {name: devices * size // product for name, size in sizes.items() if devices * size % product == 0}
     only = [name for name, size in fitting.items() if size and round_number(size)]

@@ -436,10 +436,11 @@ _LARGEST = 262_144
 
 # ---- sentences: `46.7B total / 12.9B active`
 
-_TOTAL = re.compile(r"\b(?:total|params?|parameters)\W{1,3}(\d+(?:\.\d+)?) ?B\b|"
-                    r"\b(\d+(?:\.\d+)?) ?B (?:in )?(?:total|all|params?|parameters)\b", re.I)  # fmt: skip
+_TOTAL = re.compile(r"\b(?:total|params?|parameters)\W{1,3}(\d+(?:[.,]\d+)?) ?B\b|"
+                    r"(?<![\w.,])(\d+(?:[.,]\d+)?) ?B (?:in )?(?:total|all|params?|parameters)\b", re.I)  # fmt: skip
 _LAYERS = re.compile(r"\b\d{1,3} layers, (?:hidden )?(\d{3,5})\b")
-_ACTIVE = re.compile(r"(?:\b(\d+(?:\.\d+)?) ?B (?:active|activated)|\b(?:active|activated)\W{1,3}(\d+(?:\.\d+)?) ?B\b)", re.I)
+_ACTIVE = re.compile(r"(?:(?<![\w.,])(\d+(?:[.,]\d+)?) ?B (?:active|activated)|"
+                     r"\b(?:active|activated)\W{1,3}(\d+(?:[.,]\d+)?) ?B\b)", re.I)  # fmt: skip
 _EXPERTS, _TOP = re.compile(r"\b(\d{1,4}) (?:routed )?experts\b", re.I), re.compile(r"\btop[- ]?(\d{1,2})\b", re.I)
 _OF_A_TOKEN = re.compile(r"\b(\d{1,2}) (?:of them |experts )?(?:are )?(?:active|activated|chosen|routed)? ?"
                          r"(?:per|for each|a|for every) token\b|"
@@ -484,7 +485,7 @@ def _sentence(file: str, number: int, line: str, around: str, shape: tuple[int, 
     total = next((match for match in _TOTAL.finditer(line) if active and not _overlap(match, active)), None)
     if total is None or active is None:
         return
-    said, passed = (float(next(filter(None, match.groups()))) for match in (total, active))
+    said, passed = (float(next(filter(None, match.groups())).replace(",", ".")) for match in (total, active))
 
     def finding(match: re.Match[str], message: str, meant: float | None, typed: str = "") -> Finding:
         value = next(filter(None, match.groups()))
@@ -495,7 +496,7 @@ def _sentence(file: str, number: int, line: str, around: str, shape: tuple[int, 
 
     if passed >= said:
         value = next(filter(None, active.groups()))
-        point = f"{value[:-1]}.{value[-1]}" if "." not in value and len(value) > 1 else ""
+        point = f"{value[:-1]}.{value[-1]}" if value.isdigit() and len(value) > 1 else ""
         message = f"{passed:g}B active of {said:g}B: a token passes through a part of the experts" + (
             f"; {point}B, where the point was lost" if point else "")  # fmt: skip
         shown = active[0].replace(value, point) if point else None

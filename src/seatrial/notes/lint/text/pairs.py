@@ -175,6 +175,8 @@ def _sentence(file: str, sentence: Sentence, its: list[Claim], rows: list[Row], 
         plainly = _is_plain(text) and _is_of_speed(text, claim, kind)
         if some is None:
             some = [one for one in mentions(text, rows) if not any(one.start == other.start for other in its)]
+        if _is_against_another(text, claim, its, some):
+            continue
         its_own = of_claim(text, claim, its, some)
         here = [one for one in its_own if start <= one.start < end]
         both = two_sides(here, rows)
@@ -197,6 +199,14 @@ def _sentence(file: str, sentence: Sentence, its: list[Claim], rows: list[Row], 
             if 0 < len(way.pairs) <= MOST_PAIRS and (plainly or way.said):
                 known.add(claim.start)
                 yield from _judged(file, sentence, claim, kind, way, rows, every, clause)
+
+
+def _is_against_another(text: str, claim: Claim, its: Sequence[Claim], some: list[Mention]) -> bool:
+    """Whether it has a `than` of its own, and behind it what no row is: `15 times faster than one, 11 times than another`."""
+    ends = min((one.start for one in its if one.start > claim.start), default=len(text))
+    than = THAN.search(text, claim.start, ends)
+    several = than is not None and sum(1 for _ in THAN.finditer(text)) > 1
+    return several and than is not None and not any(than.end() <= one.start < ends for one in some)
 
 
 def _in_order(text: str, claim: Claim, some: list[Mention], rows: list[Row], both: tuple[list[Row], list[Row]]) -> bool:

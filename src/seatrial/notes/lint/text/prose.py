@@ -30,6 +30,8 @@ _LIMIT = re.compile(
     r"[^|\d.\n]{0,40}?(\d+(?:\.\d+)?) ?(Gi?B|Mi?B)\b",
     re.IGNORECASE,
 )
+_ADDRESS = re.compile(r"\]\([^()\s]*")
+"""Where a link or a picture leads to, which names nothing: `icons/p100.svg`."""
 _OF_MEMORY = re.compile(r"mem|GPU|node|device|usable|card", re.IGNORECASE)
 _OF_A_DEVICE = re.compile(
     r"\b(A100|H100|H200|H800|A800|V100|P100|A40|A[456]000|A30|L40S?|L4|T4|H20|B[123]00|G[BH][23]00|MI\d+X?|"
@@ -287,7 +289,7 @@ class Prose:
     @once
     def device(self) -> Device | None:
         """The one device that the file names; none when it names several, or elsewhere."""
-        named = device_named("\n".join(self.lines))
+        named = device_named(_ADDRESS.sub("]", "\n".join(self.lines)))
         return named if self.whole is None or named is None or self.whole.device == named else None
 
     @once

@@ -142,6 +142,7 @@ _STEPPED = re.compile(r"step|iter|schritt|\bpas\b|\bpaso|\bpasso|\bpass[io]\b|et
 _GOES = re.compile(r"\b(?:from|von|vom|de|du|des|desde|da|dal|dalla|van|z|od|с|от)\b|から|从|에서|→|->|"
                    r"\bdown to\b", re.IGNORECASE)
 
+_ARROW = re.compile(r"[^\d.,;]{0,12}(?:->|→|=>)\s*")
 _MEAN = either(r"\b(?:mean|average[ds]?|averages? out|avg\.?|on average|im (?:Mittel|Schnitt)|Mittelwert|durchschnittlich|"
                r"en moyenne|moyenne|en promedio|promedio|media|in media|em media|media|gemiddeld|srednio|srednia)\b|"
                r"平均|среднем|среднее|평균")  # fmt: skip
@@ -357,6 +358,9 @@ class _About:
             return
         if one.kind in ADDED and IN_ALL.search(self.text) and self._is_added(one, columns):
             return
+        if any(not self._is_given(other, NEAR) and _ARROW.fullmatch(self.text[a.end : b.start]) for other in self.figures
+               if other.kind == one.kind for a, b in ((one, other), (other, one))):  # fmt: skip
+            return  # `34 -> 37 tok/s`, of which no row has either: of an earlier version
         loosely = self._is_given(one, NEAR)
         meant = self._meant(one, columns)
         if meant is not None:
