@@ -15,9 +15,10 @@ from seatrial.notes.lint.columns.named import is_let_for
 from seatrial.notes.lint.columns.peers import in_line, leaning
 from seatrial.notes.lint.columns.points import ABOVE, ANOTHER_RELATION, FAR, WORKED_OUT, Repair
 from seatrial.notes.lint.columns.ratios import is_of_two
-from seatrial.notes.lint.columns.relations import BY_DEFINITION, GRAVE, MEASURES, PEAKS, is_measure
+from seatrial.notes.lint.columns.relations import BY_DEFINITION, GRAVE, MEASURES, is_measure
 from seatrial.notes.lint.digits import Printed
 from seatrial.notes.lint.headings import EXTRA
+from seatrial.notes.lint.models.devices import PEAKS
 from seatrial.notes.lint.models.throughput import SLIP, formula_of_another
 from seatrial.notes.lint.phases.quantities import OF_A_TOKEN, clock, meanings
 from seatrial.notes.lint.row import Row

@@ -24,6 +24,7 @@ from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.headings import EXTRA
 from seatrial.notes.lint.means import NONE, WINDOW, Misses
 from seatrial.notes.lint.models import stated
+from seatrial.notes.lint.models.devices import PEAKS
 from seatrial.notes.lint.models.formulas import ALIKE, STATED_FORMULA, row_fits
 from seatrial.notes.lint.phases import ledger, steps
 from seatrial.notes.lint.row import Row
@@ -170,7 +171,6 @@ GRAVE, SMALL = 0.05, 0.015
 """From which difference on a broken relation is an error; less is one when a slip of the hand explains it."""
 COST = 0.006
 """Within which the FLOPs of a token are those of a line through other rows."""
-PEAKS = (125.0, 148.0, 197.0, 275.0, 312.0, 362.0, 383.0, 459.0, 756.0, 918.0, 989.0, 1307.0, 1979.0, 2250.0, 2614.0, 4500.0)
 
 
 Offs = list[tuple[float, float]]

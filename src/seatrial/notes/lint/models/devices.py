@@ -27,8 +27,10 @@ DATA_SHEETS: dict[str, tuple[float, float | None, float | None]] = {
 OF_DEVICES_SOLD = frozenset({8, 10, 11, 12, 16, 20, 24, 28, 32, 40, 48, 64, 80, 94, 95, 96, 128, 141, 144, 180, 186, 192, 256,
                              288})
 """GB that a device has: what a sentence without its name calls the memory of one may as well be a part of it."""
-PEAKS_SOLD = frozenset({peak for _, *peaks in DATA_SHEETS.values() for peak in peaks if peak} | {
-    125.0, 312.0, 624.0, 383.0, 191.5, 989.0, 989.4, 990.0, 1307.0, 1979.0, 2250.0, 2614.0, 4500.0})
+PEAKS = (125.0, 148.0, 197.0, 275.0, 312.0, 362.0, 383.0, 459.0, 756.0, 918.0, 989.0, 1307.0, 1979.0, 2250.0, 2614.0, 4500.0)
+"""Dense TFLOPs of the devices that most trainings run on, of 16 bits and of 8."""
+PEAKS_SOLD = frozenset({peak for _, *peaks in DATA_SHEETS.values() for peak in peaks if peak}
+                       | {*PEAKS, 191.5, 624.0, 989.4, 990.0})
 """TFLOPs that a device may do by its data sheet: a sentence that has one speaks of the device."""
 _SHEETS = DATA_SHEETS.keys() | {f"{name}s" for name in DATA_SHEETS}
 _WORD = re.compile(r"(?:(?<!\w)\d{1,5}[x×])?(\w+)")

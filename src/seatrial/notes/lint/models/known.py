@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import re
 
+from seatrial.notes.labels import label_parameters
 from seatrial.tables.tongues import lowered
 
 SIDES = ("layers", "hidden", "heads", "kv_heads", "ffn", "vocab", "experts", "top_k", "total", "active")
@@ -192,10 +193,16 @@ def shape_of(label: str) -> tuple[int, int] | None:
 
 
 @functools.lru_cache(maxsize=1024)
-def is_published(layers: int, hidden: int, size: float) -> bool:
-    """Whether a model was published with this shape and so many parameters, whatever its feed-forward and vocabulary are."""
-    for sides in SIDES_OF.values():
-        if (sides.get("layers"), sides.get("hidden")) == (layers, hidden) and sides.get("ffn") and not sides.get("experts"):
+def is_published(layers: int, hidden: int, size: float, half: float = 0.0, named: tuple[str, ...] = ()) -> bool:
+    """Whether a model was published with this shape and so many parameters, whatever its feed-forward and vocabulary are; or
+    one that is named, with those of its name."""
+    for name, sides in SIDES_OF.items():
+        if (sides.get("layers"), sides.get("hidden")) != (layers, hidden):
+            continue
+        called = label_parameters(name.rpartition(" ")[2]) if name in named else None
+        if called is not None and abs(size - called[0]) <= called[1] + half:
+            return True
+        if sides.get("ffn") and not sides.get("experts"):
             grouped = sides.get("kv_heads", 1) / sides.get("heads", 1)
             block = hidden * hidden * (2 + 2 * grouped) + 3 * hidden * sides["ffn"]
             embedding = sides.get("vocab", 0) * hidden

@@ -16,7 +16,7 @@ from seatrial.notes.either import either
 from seatrial.notes.labels import is_mixture, label_parameters
 from seatrial.notes.lint.digits import slip, slips
 from seatrial.notes.lint.findings import Finding
-from seatrial.notes.lint.models.known import SIDES_OF, VERY_WIDE, is_published, named_in
+from seatrial.notes.lint.models.known import VERY_WIDE, is_published, named_in
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.lint.text.prose import Prose, kept
 from seatrial.notes.read.sentences import read_sentence
@@ -346,13 +346,11 @@ def _too_many(
             continue
         if any(abs(value - way) <= half + _COUNTED * way for way in shape.ways(plain=True)):
             continue
-        if any(_is_published(name, shape, value, half) for name in named_in(around)):
+        if is_published(shape.layers, shape.hidden, value, half, (*named_in(around),)):
             continue
         meant, why = _meant(digits, low / scale, high / scale, [way / scale for way in shape.ways()])
         if not said and not (why and "." in digits):
             continue  # the name of what it was made from
-        if is_published(shape.layers, shape.hidden, value):
-            continue
         if not why and (side := _side(shape, value, half, places)) is not None:
             at, name, printed, right, how = side
             message = f"{name} {printed} -> {right} ({how}): with it {shape.layers} layers have the {match[0]} parameters"
@@ -371,13 +369,6 @@ def _too_many(
 
 _IN_BRACKETS = re.compile(r"[^()]*\)")
 """The end of brackets that begin in the line before."""
-
-
-def _is_published(name: str, shape: _Shape, value: float, half: float) -> bool:
-    """Whether a model has the layers and the width that it was published with, and the parameters of its name."""
-    size = label_parameters(name.rpartition(" ")[2])
-    sides = SIDES_OF[name].get("layers"), SIDES_OF[name].get("hidden")
-    return size is not None and sides == (shape.layers, shape.hidden) and abs(value - size[0]) <= size[1] + half
 
 
 def _side(shape: _Shape, value: float, half: float, places: list[tuple[int, str]]) -> tuple[int, str, str, str, str] | None:
