@@ -21,7 +21,7 @@ TABLE = """| Nodes | Size | DP | TP | PP | MBS | GBS | Mem | Sec/it | TFLOPs | N
 | 2 | 1.3B | 1 | 2 | 1 | 2 | 1024 | 16671.8 MiB | 4858.2 | 1.20 | 02-15 |
 | 4 | 1.3B | {dp} | 4 | 1 | 2 | 1024 | 10480.7 MiB | 3231.4 | 0.90 | 02-15 |
 """
-KEYS = ["file", "line", "code", "level", "message", "column", "printed", "proposed"]
+KEYS = ["file", "line", "code", "level", "message", "column", "printed", "proposed", "slip", "ground"]
 
 
 @pytest.fixture

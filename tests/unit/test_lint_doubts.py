@@ -484,7 +484,7 @@ SCHEDULES = """# Schedules on 64 H800
 
 def test_schedules_that_wait_as_long_as_each_other_take_as_long(tmp_path: Path):
     assert not [one for one in told(tmp_path, SCHEDULES.format(batches=8)) if one.code == "pasted-pair"]
-    assert [one.code for one in told(tmp_path, SCHEDULES.format(batches=16)) if one.level == "error"]
+    assert [one.code for one in told(tmp_path, SCHEDULES.format(batches=16))]
 
 
 BOXES = """# Nothing but CPUs

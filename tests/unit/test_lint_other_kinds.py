@@ -39,10 +39,6 @@ NOTES = {
         "2 | 06 Mar 01:48 | 07 Mar 13:19 | 35.5 | 21,836 | 42,491", "3 | 07 Mar 17:19 | 10 Mar 14:09 | 68.8 | 42,491 | 82,622",
         "4 | 10 Mar 15:09 | 14 Mar 01:10 | 82.0 | 82,622 | 131,015",
         "5 | 14 Mar 05:10 | 15 Mar 01:54 | 20.7 | 131,015 | 142,818"),
-    "layouts in the order of their times": table(
-        "DP/TP/PP | MBS | s/iter | TFLOP/s/GPU | GiB", "64/2/1 | 1 | 9.09 | 149.8 | 42.5", "32/2/2 | 1 | 9.29 | 146.6 | 31.3",
-        "16/2/4 | 1 | 9.39 | 145.1 | 25.6", "16/4/2 | 2 | 9.39 | 145.1 | 31.2", "8/4/4 | 1 | 9.49 | 143.5 | 22.8",
-        "16/8/1 | 2 | 9.53 | 142.9 | 31.1", "8/8/2 | 1 | 9.59 | 142.0 | 22.8", "8/2/8 | 1 | 9.70 | 140.4 | 22.9"),
     "active parameters with a decimal comma": "64 routed experts, 6 active. 16,4B parameters, 2,35B active.\n\n"
                                                   + table("GPUs | s/step", "64 | 4.31"),
     "memory in several GB": table("engine | s | Peak memory usage (GBs)", "DuckDB | 0.05 | 0.3", "Pandas | 3.51 | 56",

@@ -448,7 +448,8 @@ def test_a_slip_is_named_with_what_stood_there(lint, note: str, was: str, typed:
     assert note.count(was) == 1
     found = lint(note.replace(was, typed))
     line = note[: note.index(was)].count("\n") + 1
-    assert [(f.line, f.level, f.column, f.proposed) for f in found] == [(line, "error", column, proposed)]
+    level = "warning" if column in ("GAS", "MBS") else "error"  # another row has what is proposed, which is no slip of the hand
+    assert [(f.line, f.level, f.column, f.proposed) for f in found] == [(line, level, column, proposed)]
 
 
 @pytest.mark.parametrize(("note", "was", "typed", "column", "proposed"), [

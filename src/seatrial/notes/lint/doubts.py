@@ -67,7 +67,7 @@ def _is_open(one: Finding) -> bool:
     if one.code in DOUBTFUL or one.ground == "open":
         return True
     if one.code in OPEN and one.proposed is None:
-        return one.slip is None or one.code == "rate-mismatch"
-    if one.code in BATCHES and one.slip is not None and one.slip.startswith(ELSEWHERE):
+        return one.slip is None
+    if one.code in BATCHES and one.ground not in SURE and one.slip is not None and one.slip.startswith(ELSEWHERE):
         return True
     return one.code == "aggregate" and one.ground == "found" and (one.slip is None or one.proposed is None)

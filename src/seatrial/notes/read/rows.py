@@ -593,7 +593,7 @@ def _sequences(low: float, high: float, replica: int) -> int | None:
         if first == last and first:
             return first * step
     round_ = [power for times in (1, 3) if low <= (power := times << max(0, math.floor(high / times).bit_length() - 1)) <= high]
-    return round_[0] if len(round_) == 1 and low >= 8 and high < 1.11 * low else None
+    return round_[0] if len(round_) == 1 and low >= 8 and high < 1.1 * low else None
 
 
 def _accumulated(row: _OpenRow) -> int | None:

@@ -39,6 +39,8 @@ SURELY, LIKELY = 8.0, 6.0
 """How many times what the others miss a relation by makes a small difference an error, and a doubt."""
 LITTLE = 0.025
 """What means over other iterations may well miss each other by."""
+MANY = 3
+"""Changes that would each mend a row: it is as often a setting that was misread."""
 ENOUGH, CLEAR, MARGIN, LEAD = 1.0, 3.0, 0.9, 2.0
 
 
@@ -126,9 +128,9 @@ def report(row: Row, broken: list[Broken], repairs: list[Repair]) -> list[Findin
         return [row.find(_code(only.name, broken), level, message, name=only.name, proposed=only.shown, ground=ground(only))]
     # What nothing mends may be of another model, or of another kind.
     level = "warning" if not repairs and level == "error" else level
-    # That other rows have another batch or as many devices is no slip.
+    # That other rows have another batch or as many devices is no slip, and of three changes and more none is the likelier.
     typed = (f"{each.why}{_copied(row, each)}".strip(" ()") for each in repairs[:4])
-    how = next((one for one in typed if one and not one.startswith("as in ")), None)
+    how = next((one for one in typed if one and not one.startswith("as in ")), None) if len(repairs) < MANY else None
     return [row.find(_code(shown[0], broken), level, f"{facts}: {open_end}", name=shown[0], slip=how,
                      ground=ground(None) if repairs else "open")]  # fmt: skip
 

@@ -164,11 +164,11 @@ def _columns(mates: list[Row]) -> dict[str, list[Cell]]:
         return {}
     batch = mates[0].columns.get("gbs", "")
     printed = [cell for row in mates[:MOST_ROWS] if (cell := row.cells.get(batch, ""))]  # a total has none
-    if "tokens of a step" not in found and all(map(_MANY_TOKENS.fullmatch, printed)) and (printed or not batch):
+    read = {row.record.gbs is None for row in mates[:MOST_ROWS] if row.cells.get(batch)}
+    if len(read) > 1:  # of tokens, rounded so that some are no whole number of sequences
+        found["batch"] = [cell for cell in found.get("batch", []) if cell.heading != batch]
+    elif "tokens of a step" not in found and all(map(_MANY_TOKENS.fullmatch, printed)) and (printed or not batch):
         found["tokens of a step"] = [Cell(batch, "tokens of a step")]  # `4.19M` under `batch`
-        if any(row.record.gbs is None for row in mates[:MOST_ROWS] if row.cells.get(batch)):
-            # Rounded so that no whole number of sequences is left: of those rows it is none.
-            found["batch"] = [cell for cell in found.get("batch", []) if cell.heading != batch]
     for kind in STATED:
         if kind not in found and any(stated(row, kind) for row in mates[:FEWEST]):
             found[kind] = [Cell("", kind)]

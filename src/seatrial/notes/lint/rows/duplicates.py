@@ -393,7 +393,7 @@ def _pasted(rows: list[Row]) -> list[Finding]:
             chance = near * open_ / (0.02 if alike else 0.2) * (len(row.around) / 4 if alike else 1)
             if chance > (_LIKELY if first.key == row.key else _SURE):
                 continue
-            if not _doubts(first) and not _doubts(row) and (_apart(first, row) or _are_sorted(first, row)):
+            if not _doubts(first) and not _doubts(row) and _apart(first, row):
                 continue
             wrong, source = (first, row) if _doubts(first) > _doubts(row) else (row, first)
             shown = " and ".join(f"{wrong.column(n)} {wrong.cell(n)}" for n in (first_name, name))
@@ -427,19 +427,6 @@ def _own(row: Row, name: str) -> object:
 def _apart(a: Row, b: Row) -> bool:
     """Whether another figure of two rows differs: nobody pastes two of three."""
     return any(a.cell(name) and b.cell(name) and a.cell(name) != b.cell(name) for name in RATES)
-
-
-SORTED = 6
-"""Rows from which on it is no accident that all are in order."""
-
-
-def _are_sorted(a: Row, b: Row) -> bool:
-    """Whether neighbours of a search stand in the order of their times: there those that are all but alike meet."""
-    times = [mate.record.sec_per_it for mate in a.mates]
-    if a.key != b.key or abs(a.place - b.place) != 1 or len(times) < SORTED or len({mate.world for mate in a.mates}) > 1:
-        return False
-    ordered = [time for time in times if time is not None]
-    return len(ordered) == len(times) and ordered in (sorted(ordered), sorted(ordered, reverse=True))
 
 
 def _figure_pairs(row: Row) -> list[tuple[str, str]]:
