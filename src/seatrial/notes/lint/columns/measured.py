@@ -29,6 +29,8 @@ THOUSANDS = ("tokens_per_s", "tokens_per_s_per_process", "tflops", "samples_per_
 """What people write in thousands, or in units a thousandth of the column's."""
 ONE_TEXT = ("two digits exchanged", "a digit too many")
 """Slips that hardly more than one number can have led to."""
+MOVES = 2.6
+"""How often by accident a figure is another one with its point elsewhere, times what its last digit hides."""
 MOVED = ("the point moved", "two digits exchanged")
 """Those that change a number by far."""
 UNIT, PART = 5.0, 4.0
@@ -94,7 +96,9 @@ def repair(row: Row, name: str, value: float, bounds: tuple[float, float], broke
     slip = slip or (digits.slip(text, ends, wide=wide) if wide and not recomputed else None)
     if slip is None and name[:1] == EXTRA:  # what is coarse is rounded by more than that
         rounded = figure.span(value - figure.unit / 2, value + figure.unit / 2)
-        slip = next((one for one in digits.slips(text, rounded) if one.how in MOVED and one.text == shown), None)
+        chance = MOVES * (like.step or like.unit) / value
+        slip = next((replace(one, chance=chance) for one in digits.slips(text, rounded)
+                     if one.how in MOVED and one.text == shown), None)  # fmt: skip
     twice = next((times for times in (2.0, 0.5) if abs(math.log(value / figure.value / times)) < max(0.006, wide)), 0.0)
     copied = source(row, name) is not None
     if slip is not None and (copied or slip.how in ("one digit changed", "a digit lost") and twice):
@@ -135,6 +139,9 @@ def repair(row: Row, name: str, value: float, bounds: tuple[float, float], broke
         parts = {1 / node: "of one device of a node", node / world: "of one node"} | parts
     if row.seq and name in ("samples_per_s", "tokens_per_s"):
         parts[row.seq if name == "samples_per_s" else 1 / row.seq] = "tokens" if name == "samples_per_s" else "samples"
+    if world & (world - 1) and all(mate.world != world for mate in row.around if mate is not row):
+        # A number of devices that nobody has is a slip itself.
+        parts = {times: what for times, what in parts.items() if times not in (world, 1 / world)}
     for times, what in parts.items() if name != "sec_per_it" and not hours and not is_let_for(name[1:]) else ():
         if times != 1 and abs(math.log(ratio / times)) < tight:
             # An eighth of what more than eight devices do is nothing that anybody measures.

@@ -11,7 +11,18 @@ from seatrial.notes.lint import digits
 from seatrial.notes.lint.columns import chosen, exchanged, measured
 from seatrial.notes.lint.columns.broken import Broken, Kept, has_flops, is_found
 from seatrial.notes.lint.columns.points import FAR, Repair
-from seatrial.notes.lint.columns.relations import BELONGS, GRAVE, MEASURES, Relation, belongs, is_measure, off_by, slack, wobble
+from seatrial.notes.lint.columns.relations import (
+    BELONGS,
+    GRAVE,
+    MEASURES,
+    Relation,
+    belongs,
+    composing,
+    is_measure,
+    off_by,
+    slack,
+    wobble,
+)
 from seatrial.notes.lint.headings import EXTRA
 from seatrial.notes.lint.models.model_size import MODELS_DIFFER, fits_label, of_another_shape
 from seatrial.notes.lint.row import Row
@@ -92,7 +103,7 @@ def _cells(row: Row, broken: list[Broken]) -> list[str]:
     world = set(counted[:1]) or {"dp", "tp", "pp", "cp"}
     every = [{name for name, _ in relation.terms} for relation, _, _ in broken]
     through = {"world", "dp"} if row.record.dp is None else {"world"}
-    batch = {"mbs", "ga"} if row.composed else set()
+    batch = {*composing(row)} if row.composed else set()
     common = set.intersection(*(names | (world if names & through else set()) | (batch if "gbs" in names else set())
                                 for names in every))  # fmt: skip
     if all({"flops", "token_flops", "seq"} & {name for name, _ in relation.terms} for relation, _, _ in broken):
@@ -109,7 +120,8 @@ def _values(row: Row, name: str, broken: list[Broken]) -> Iterator[object]:
             powers = dict(relation.terms)
             through = powers.get("world") or (powers.get("dp") if row.record.dp is None else None)
             power = powers.get(name, through if name in ("gpus", "nodes", "dp", "tp", "pp", "cp") else None)
-            power = powers.get("gbs") if power is None and name in ("mbs", "ga") and row.composed else power
+            if row.composed and name in composing(row):
+                power = (power or 0) + powers.get("gbs", 0)
             if was and power and abs(off) < FARTHEST:
                 value = was * math.exp(-off / power)
                 if is_measure(name):

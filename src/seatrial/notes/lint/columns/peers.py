@@ -4,6 +4,7 @@ from __future__ import annotations
 import math
 import statistics
 
+from seatrial.notes.labels import label_parameters
 from seatrial.notes.lint.columns.points import ABOVE
 from seatrial.notes.lint.columns.relations import of_devices
 from seatrial.notes.lint.row import Row
@@ -36,8 +37,9 @@ def leaning(row: Row, name: str, was: float, value: float, other: dict[str, obje
     mates = [mate for mate in mates if mate.record.size_label == row.record.size_label] or mates
     alike = [mate for mate in mates if mate.record.machine == row.record.machine and mate.devices == row.devices]
     mates = alike if len(alike) > 1 else mates
-    logs = [speed for mate in mates if (speed := _speed(mate, name)) is not None]
-    before, after = _speed(row, name, was), _speed(row, name, value, other)
+    sized = all(map(_size, (row, *mates)))
+    logs = [speed for mate in mates if (speed := _speed(mate, name, sized=sized)) is not None]
+    before, after = _speed(row, name, was, sized=sized), _speed(row, name, value, other, sized=sized)
     if len(logs) < 3 - (mates is alike) or before is None or after is None:
         return 0.0
     middle = statistics.median(logs)
@@ -46,16 +48,25 @@ def leaning(row: Row, name: str, was: float, value: float, other: dict[str, obje
     return max(-1.5, min(1.5, 0.4 * difference / usual)) if abs(difference) > 0.05 else 0.0
 
 
-def _speed(row: Row, name: str, value: float | None = None, other: dict[str, object] | None = None) -> float | None:
+def _speed(row: Row, name: str, value: float | None = None, other: dict[str, object] | None = None, *,
+           sized: bool) -> float | None:  # fmt: skip
     """The logarithm of how fast one process is by one of the figures, so that rows of a model can be compared."""
     value = row.get(name) if value is None else value
     if not value or value <= 0:
         return None
     other = other or {}
     world = float(of_devices(row, other) or 1)  # type: ignore[arg-type]
+    size = _size(row) if sized else 1.0
     if name == "sec_per_it":
-        return math.log(float(other.get("gbs", row.record.gbs) or 1) * float(other.get("seq", row.seq) or 1) / (value * world))  # type: ignore[arg-type]
-    return math.log(value / (1 if name in SPEEDS else world))
+        batch = float(other.get("gbs", row.record.gbs) or 1) * float(other.get("seq", row.seq) or 1)  # type: ignore[arg-type]
+        return math.log(size * batch / (value * world))
+    of_tokens = name.startswith(("tokens", "samples"))
+    return math.log((size if of_tokens else 1.0) * value / (1 if name in SPEEDS else world))
+
+
+def _size(row: Row) -> float:
+    """Parameters by the row's label: a token of twice as many takes twice the time; 0 where nobody says them."""
+    return (label_parameters(row.record.size_label) or (0.0,))[0]
 
 
 def in_line(row: Row, name: str, was: float, value: float) -> float:

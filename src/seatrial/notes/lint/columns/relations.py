@@ -16,7 +16,7 @@ import math
 import re
 import statistics
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from seatrial.notes.labels import bits_of, label_parameters
 from seatrial.notes.lint.columns import discover, named, ratios, sums
@@ -264,10 +264,15 @@ def _replicas(row: Row, other: dict[str, object]) -> float | None:
 def _composed(row: Row, other: dict[str, object]) -> float | None:
     """The batch that follows from other counts, where it is what follows from them."""
     value = other.get("gbs", row.get("gbs"))
-    for name in ("mbs", "ga") if "gbs" not in other else ():
+    for name in composing(row) if "gbs" not in other else ():
         was = row.beside(name) if name == "ga" else row.get(name)
         value = value * other[name] / was if name in other and value and was else value  # type: ignore[operator]
     return value  # type: ignore[return-value]
+
+
+def composing(row: Row) -> tuple[str, ...]:
+    """The counts of which the batch is made that a row does not print."""
+    return "mbs", "ga", "dp" if row.shows("dp") else "gpus" if row.shows("gpus") else "nodes"
 
 
 def of_devices(row: Row, other: dict[str, object]) -> object:
@@ -550,6 +555,8 @@ def _find_named(sheet: Sheet) -> dict[tuple[str, object, object], Rule]:
     """Columns that their headings explain, and the rules of their rows: one for each row that others are shares of."""
     rules: dict[tuple[str, object, object], Rule] = {}
     for key, ways in named.learn(sheet).items():
+        explained = {way.terms[0][0] for way in ways}
+        sheet.found[key] = [_of_another(relation, explained) for relation in sheet.found.get(key, ())]
         for way in ways:
             relation = Relation(_named(way.terms), way.terms, exact=False)
             known = sheet.found.setdefault(key, [])
@@ -568,6 +575,16 @@ def _find_named(sheet: Sheet) -> dict[tuple[str, object, object], Rule]:
                 rule = Rule(constant, way.scatter, max(2, way.kept), _misses(offs, constant))
                 rules["table", key, (relation.name, group)] = rule
     return rules
+
+
+def _of_another(relation: Relation, explained: set[str]) -> Relation:
+    """The same product as one that another column follows from, where a heading explains the one that comes first."""
+    first, power = next(((name, power) for name, power in relation.terms[1:]
+                         if name[:1] == EXTRA and name not in explained), ("", 0))  # fmt: skip
+    if relation.terms[0][0] not in explained or not power:
+        return relation
+    terms = ((first, 1), *((name, its * power) for name, its in relation.terms if name != first))
+    return replace(relation, name=_named(terms), terms=terms)
 
 
 def _of_any_batch(rows: list[Row], relation: Relation) -> bool:
@@ -742,7 +759,8 @@ def _offs(sheet: Sheet, place: tuple[str, int | None], rows: list[Row]) -> dict[
 def _learned_rule(key: tuple[object, ...], offs: Offs) -> Rule | None:
     name, unsaid, of_any = str(key[0]), UNSAID in key, ANY in key
     devices = unsaid and name in _BY_DEVICES
-    most = UNSAID_MOST if unsaid and not devices else MOST
+    # What nobody says but is the same in all rows is no reason for them to differ, as a batch or a sequence is.
+    most = UNSAID_MOST if unsaid and not devices and ONLY_DEVICES not in key else MOST
     rule = _rule(offs[: 4 * _MOST_ROWS], _known(name, unsaid, of_any), most)
     if rule is None or unsaid and name == "the accumulation" and not _whole(rule) or devices and not _many(rule):
         return None
@@ -751,17 +769,34 @@ def _learned_rule(key: tuple[object, ...], offs: Offs) -> Rule | None:
     return None if of_any and abs(rule.constant + TERA) > 0.004 else rule
 
 
+ONLY_DEVICES = (False, False, True, False)
+
+
 def _define(sheet: Sheet, rows: list[Row]) -> None:
-    """What headings say in full needs the proof of one row, where there are two and the other is clearly off."""
+    """What headings say in full needs the proof of one row, where there are two and the other is clearly off; so does the peak
+    of their device, where the lines above them have it."""
     for relation in relations_of(rows[0]):
-        if not relation.exact or len(relation.measures) < 2 or not all(row.tabular and not row.planned for row in rows):
+        if not all(row.tabular and not row.planned for row in rows):
             continue
-        said = all(row.world != 1 and not {"gbs", "seq"} & {n for n, _ in relation.terms if n in row.record.inferred}
-                   for row in rows)  # fmt: skip
-        offs = [(abs(off), slack(row, relation)) for row in rows if (off := residue(row, relation)) is not None] if said else []
-        if len(offs) == 2 and min(offs)[0] <= min(offs)[1] + EXACTLY < SMALL and max(offs)[0] > max(offs)[1] + GRAVE:
-            for row in rows:
-                sheet.rules.setdefault(("table", row.key, key_of(row, relation)), Rule(0.0, 0.0, 2))
+        said = relation.exact and len(relation.measures) > 1 and all(
+            row.world != 1 and not {"gbs", "seq"} & {n for n, _ in relation.terms if n in row.record.inferred} for row in rows)
+        constants = [0.0] if said else [-math.log(peak) for peak in _above(rows[0])] if relation.name in ("MFU", "HFU") else []
+        every = [(off, slack(row, relation)) for row in rows if (off := residue(row, relation)) is not None]
+        for constant in constants if len(every) == 2 else ():
+            offs = [(abs(off - constant), may) for off, may in every]
+            if min(offs)[0] <= min(offs)[1] + EXACTLY < SMALL and max(offs)[0] > max(offs)[1] + GRAVE:
+                for row in rows:
+                    sheet.rules.setdefault(("table", row.key, key_of(row, relation)), Rule(constant, 0.0, 2))
+
+
+LINES_ABOVE = 12
+
+
+def _above(row: Row) -> list[float]:
+    """Peaks of devices that the lines above a table have."""
+    lines, line = row.sheet.text(row).lines, row.record.source_line or 1
+    text = "\n".join(lines[max(0, line - LINES_ABOVE) : line - 1])
+    return [peak for peak in PEAKS if re.search(rf"(?<![\d.,]){peak:g}(?![\d%]|[.,]\d)", text)]
 
 
 def _share(sheet: Sheet) -> None:
@@ -869,7 +904,7 @@ def _rule(offs: Offs, known: tuple[float, ...], most: float) -> Rule | None:
     agreed = len(near) >= ENOUGH_ROWS and len(near) >= most * len(offs)
     agreed = agreed or len(near) >= ENOUGH_ROWS and _but_exchanged(offs, middle, WINDOW / 3) == len(offs) <= 2 * FEW_NEAR
     if not agreed and not _beyond_chance(offs, middle):
-        return _loosely(where, offs, known, open_) if most < UNSAID_MOST else None
+        return (_loosely(where, offs, known, open_) if most < UNSAID_MOST else None) or _but_for_a_point(offs)
     # Coarse digits tell the figure less well than fine ones do.
     fine = sorted((may, off) for off, may in offs if abs(off - middle) <= open_ + WINDOW / 3)
     constant = statistics.median(off for _, off in fine[: max(2, len(fine) // 2)])
@@ -909,6 +944,19 @@ def _by_definition(offs: Offs) -> Rule | None:
 
 
 FAR_OFF = 0.08
+
+
+def _but_for_a_point(offs: Offs) -> Rule | None:
+    """What all rows of a few but one keep to as means do, where that one is ten, a hundred or a thousand times off."""
+    middle = statistics.median_low(off for off, _ in offs)
+    *near, (off, may) = sorted(offs, key=lambda each: abs(each[0] - middle))
+    constant = statistics.median(its for its, _ in near)
+    scatter = [abs(its - constant) - its_may for its, its_may in near]
+    powers = (off - constant) / math.log(10)
+    moved = round(powers) and abs(powers) < 3.5 and abs(powers - round(powers)) * math.log(10) <= may + WINDOW
+    if not ENOUGH_ROWS <= len(offs) <= _FEW or not moved or max(scatter) > WINDOW:
+        return None
+    return Rule(constant, statistics.median(abs(its - constant) for its, _ in near), len(near), _misses(offs, constant))
 
 
 def _loosely(
@@ -990,9 +1038,19 @@ def _learned_of(row: Row, relation: Relation) -> Rule | None:
             return rule
         if not relation.exact and (row.sheet.has_unknown(row.key) or "model" in relation.apart and _of_any_model(row)):
             continue  # a column that nobody reads, or another model, may set what other tables have in common
-        if (rule := rules.get(("file", file, name))) is not None and rule.support >= 2 and _is_kept(row, relation, rule, name):
+        rule = None if _has_its_own_peak(row, relation) else rules.get(("file", file, name))
+        if rule is not None and rule.support >= 2 and _is_kept(row, relation, rule, name):
             return rule
     return None
+
+
+def _has_its_own_peak(row: Row, relation: Relation) -> bool:
+    """Whether the shares of the row's table are of another peak than those of the file's other tables."""
+    if relation.name == "MFU" or ("mfu", 1) not in relation.terms:
+        return False
+    name, rules = key_of(row, _MFU), row.sheet.rules
+    own, others = rules.get(("table", row.key, name)), rules.get(("file", row.record.source_file, name))
+    return own is not None and others is not None and abs(own.constant - others.constant) > GRAVE
 
 
 def _by_the_text(row: Row, relation: Relation) -> Rule | None:
@@ -1075,7 +1133,8 @@ def _is_kept(row: Row, relation: Relation, rule: Rule, name: tuple[object, ...])
     any_model = ANY in name
     mates = [mate for mate in row.mates[:_FEW] if mate is not row and key_of(mate, relation, any_model=any_model) == name]
     offs = [(off, slack(mate, relation)) for mate in mates if (off := residue(mate, relation)) is not None]
-    return not offs or any(abs(off - rule.constant) <= may + 4 * rule.scatter + WINDOW for off, may in offs)
+    wide = WINDOW if rule.scatter or rule.misses.is_loose else 2 * EXACTLY
+    return not offs or any(abs(off - rule.constant) <= may + 4 * rule.scatter + wide for off, may in offs)
 
 
 def _of_another_precision(row: Row, relation: Relation) -> Rule | None:

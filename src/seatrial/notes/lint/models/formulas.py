@@ -505,6 +505,7 @@ def _establish_file(rows: list[Row]) -> None:
         for row in mates:
             row.reading = row.reading or reading
     for mates in tables.values():
+        _take_usual_layers(mates)
         _solve_layers([row for row in mates if not row.layers], tally, tried.readings)
     for mates in tables.values():
         _agree_without_shape([row for row in mates if row not in agreed])
@@ -763,6 +764,21 @@ def _solve_layers(rows: list[Row], tally: Counter[Reading], readings: tuple[Read
         if layers is not None:
             row.layers = layers
     return True
+
+
+ENOUGH_ALIKE = 3
+"""Rows of one width that have the same layers."""
+
+
+def _take_usual_layers(mates: list[Row]) -> None:
+    """The one row of a table that is off is one with a slip, and no model of its own beside those of the others, which have one
+    width and the same layers."""
+    left = [row for row in mates if not row.layers and _flops_of_a_sequence(row) is not None]
+    others = {(mate.layers, mate.hidden, mate.record.size_label, mate.reading) for mate in mates if mate not in left}
+    if len(left) == 1 and len(others) == 1 and len(mates) > ENOUGH_ALIKE and not left[0].record.layers:
+        layers, hidden, label, reading = others.pop()
+        if layers and reading is not None and (left[0].hidden, left[0].record.size_label) == (hidden, label):
+            left[0].layers, left[0].reading = layers, reading
 
 
 def _take_shape_of_mates(mates: list[Row]) -> None:

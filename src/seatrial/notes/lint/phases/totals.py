@@ -20,6 +20,7 @@ from dataclasses import replace
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.findings import Finding, Level
 from seatrial.notes.lint.headings import EXTRA, is_extra
+from seatrial.notes.lint.phases.quantities import meanings
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.tables.headings import NUMBER, clean, normal
@@ -36,6 +37,7 @@ _MEAN = re.compile(r"mean|average|avg\.?|Ø|⌀|mittel(?:wert)?|schnitt|moyenne|
                    re.IGNORECASE)  # fmt: skip
 _ADDED = re.compile(r"\b(?:hours?|days?|weeks?|h|costs?|price|usd|eur|dollars?|euros?|tokens|steps|iterations|iters|updates|"
                     r"kwh|mwh|energy|samples|charge)\b|[$€£]", re.IGNORECASE)  # fmt: skip
+_ADDED_KINDS = frozenset(("money", "carbon", "energy", "energy of the site", "device hours", "node hours"))
 _A_RATE = re.compile(r"\bper\b|\ba second\b|rate\b|\bbatch|\bseq|tflops|mfu", re.IGNORECASE)
 _BYTES = re.compile(r"\b[kmgtp]i?b\b|\bmemory\b|\bbytes\b")
 GAPS = 3
@@ -115,8 +117,16 @@ _PART_OF_ALL = re.compile(r"reserv|r[eé]serve|contingenc|buffer|puffer|margin|m
 
 def is_added(heading: str) -> bool:
     """Whether a column is of what is added up: hours, money, tokens, memory."""
-    words = f"{normal(heading_in_english(clean(heading), surely=True))} {heading}"
-    return _ADDED.search(words) is not None or _BYTES.search(words) is not None
+    words = _words(heading)
+    return _is_told(words, heading) or _BYTES.search(words) is not None
+
+
+def _is_told(words: str, heading: str) -> bool:
+    return _ADDED.search(words) is not None or any(kind in _ADDED_KINDS for kind, _ in meanings(heading)[:1])
+
+
+def _words(heading: str) -> str:
+    return f"{normal(heading_in_english(clean(heading), surely=True))} {heading}"
 
 
 def is_total_row(row: Row) -> bool:
@@ -218,9 +228,9 @@ def _one_row(row: Row, members: list[Row], ways: Callable[[list[float]], list[fl
             continue
         if any(_TWO_FIGURES.search(member.record.printed.get(heading, "")) for member in members):
             continue  # from here to there
-        words = f"{normal(heading_in_english(clean(heading), surely=True))} {heading}"
+        words = _words(heading)
         of_memory = added and len(row.record.printed) <= MOST_OF_PARTS and _BYTES.search(words) is not None
-        told = _ADDED.search(words) is not None or of_memory or added and _lasts(cell, members, heading)
+        told = _is_told(words, heading) or of_memory or added and _lasts(cell, members, heading)
         if added and (not told and not is_extra(heading) or _A_RATE.search(words)):
             continue
         letters = {_many(member.record.printed.get(heading, "")) for member in members}

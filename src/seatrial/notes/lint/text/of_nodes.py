@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import re
+import statistics
 
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
@@ -31,11 +32,24 @@ def fill(sheet: Sheet) -> None:
         names &= {_RATES.get(words[:3].lower(), name) for name in names}
         each = next((_COUNTS.get(count.lower()) or int(count) for match in _A_NODE.finditer(text)
                      if (count := match[1] or match[2])), None)  # fmt: skip
-        for row in mates:
+        names = {name for name in names if not _is_of_all(mates, name, each)}
+        for row in mates if names else ():
             nodes = _nodes(row, each)
             rates = {name: rate * nodes for name in names if (rate := getattr(row.record, name)) and nodes
                      and not {"node", "nodes"} & {*normal(row.columns.get(name, "")).split()}}  # fmt: skip
             row.record = row.record.changed(rates) if rates else row.record
+
+
+def _is_of_all(mates: list[Row], name: str, each: int | None) -> bool:
+    """Whether the rate is that of the batch in the time of a step, on however many nodes: then it is of all of them."""
+    work = [(rate * sec / gbs, nodes) for row in mates if (rate := getattr(row.record, name)) and (sec := row.record.sec_per_it)
+            and (gbs := row.record.gbs) and (nodes := _nodes(row, each))]  # fmt: skip
+    middle = statistics.median_low(done for done, _ in work) if work else 0.0
+    return len({nodes for done, nodes in work if abs(done / middle - 1) < NEAR}) > 2
+
+
+NEAR = 0.03
+"""Within which times and rates, which are means, belong together."""
 
 
 def _nodes(row: Row, each: int | None) -> int | None:
