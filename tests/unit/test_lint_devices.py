@@ -56,3 +56,14 @@ def test_stages_and_their_layers_may_be_said_either_way_round(lint) -> None:
     """)
     assert not lint(text)
     assert [f.code for f in lint(text.replace("10 x 4, 11, 11, 9", "10 x 4, 11, 11, 7"))] == ["stages-sum"]
+
+
+def test_a_row_called_l4_is_no_card(lint) -> None:
+    note = table("""
+        try  TP  PP  DP  mbs  s/step  tok/s  GiB
+        L2  8  4  8  2  45.6  183957  61.3
+        L3  8  2  16  1  38.7  216756  45.7
+        L4  8  8  8  1  39.7  211297  33.1
+        L5  4  8  8  1  37.4  224296  48.9
+    """)
+    assert lint(f"H100 nodes of 8, seq 8192, gbs 1024.\n\n{note}") == []

@@ -193,3 +193,23 @@ def test_a_third_row_may_have_its_own_price(tmp_path: Path) -> None:
     head = "| what | GPU-h | EUR |\n|---|---|---|\n"
     path.write_text(f"{head}| a | 12,288 | 31,211 |\n| b | 1,536 | 3,901 |\n| c | 3,072 | 9,999 |\n")
     assert [one for one in look_at([str(path)])[0] if one.level == "error"] == []  # nobody lets a GPU for 2.53997
+
+
+WIDE = """run_id;status;model;params_M;gpu;n_gpu;seq_length;micro;grad_acc;lr;warmup;beta1;beta2;seed;branch;host;loss;wall_h;gpu_h;usd
+f594;ok;p-1.4b;1415;A100-80GB;8;2048;8;4;0.0003;200;0.9;0.95;1;main;n1;2.41;15.75;126.0;238
+b42a;ok;p-2.8b;2775;A100-80GB;16;2048;8;2;0.0002;200;0.9;0.95;1;main;n2;2.30;24.42;390.7;738
+17e4;ok;p-2.8b;2775;A100-80GB;16;2048;16;2;0.0002;200;0.9;0.95;2;main;n2;2.31;24.69;395.1;747
+8330;ok;p-2.8b;2775;H100-SXM;8;2048;8;4;0.0002;200;0.9;0.95;1;main;n7;2.30;17.71;141.7;395
+6f39;ok;p-6.9b;6857;H100-SXM;16;2048;4;8;0.00012;400;0.9;0.95;1;main;n7;2.18;60.94;975.1;2720
+d3a5;ok;p-6.9b;6857;H100-SXM;32;2048;4;4;0.00012;400;0.9;0.95;1;main;n8;2.18;30.78;984.9;2748
+4b31;ok;p-12b;11846;H100-SXM;32;2048;4;4;0.00012;400;0.9;0.95;1;main;n8;2.11;17.40;556.7;1553
+"""
+
+
+def test_the_last_of_many_columns_of_an_export_are_reckoned_with_too(tmp_path: Path):
+    note = tmp_path / "runs.csv"
+    note.write_text(WIDE, encoding="utf-8")
+    assert not [one for one in look_at([str(note)])[0] if one.level == "error"]
+    note.write_text(WIDE.replace("975.1;2720", "975.1;7220"), encoding="utf-8")
+    (found,) = (one for one in look_at([str(note)])[0] if one.level == "error")
+    assert (found.line, found.printed, found.proposed) == (6, "7220", "2720")

@@ -53,6 +53,7 @@ _FIELDS = frozenset(one.name for one in fields(Record))
 _PLANNED = re.compile(r"planned|plan|estimate[d]?|est\.?|projected|projection|forecast|predicted|target|theoretical")
 _THOUSANDS = re.compile(r"\d ?([kKM])\b")
 _DIGIT, _NUMBER, _WORD = re.compile(r"\d"), re.compile(r"\d+"), re.compile(r"[A-Za-z0-9]+")
+_LETTERED = re.compile(r"([A-Z])(\d{1,2})")
 _CONTEXT = re.compile(r"(?<!\w)CP ?[=:]? ?(\d{1,2})(?!\d)")
 _REFERENCE = re.compile(r"duplicate|same|line|\bsee\b|\bref", re.IGNORECASE)
 """A heading of cells that point at other rows, `L40` for line 40: they set nothing."""
@@ -404,12 +405,22 @@ class Row(_Kept):
     @once
     def names_device(self) -> bool:
         """Whether the name of the run is that of a device, `A100` or `H100, large`."""
-        return bool(self.record.run_id) and names_device(self.record.run_id)
+        name = self.record.run_id
+        return bool(name) and names_device(name) and not self._is_numbered(name)
+
+    def _is_numbered(self, name: str) -> bool:
+        """Whether it is one of names that are counted on: `L4` between L3 and L5 is no card."""
+        match = _LETTERED.fullmatch(name.strip("*` "))
+        if match is None:
+            return False
+        near = (self.mates[at] for at in (self.place - 1, self.place + 1) if 0 <= at < len(self.mates))
+        nexts = {f"{match[1]}{int(match[2]) + step}" for step in (-1, 1)}
+        return any(cell.strip("*` ") in nexts for mate in near for cell in mate.cells.values())
 
     @once
     def device(self) -> Device | None:
         """What the row's own cells name, else the headings above it, else the file."""
-        words = [cell for cell in self.worded.values() if names_device(cell)]
+        words = [cell for cell in self.worded.values() if names_device(cell) and not self._is_numbered(cell)]
         named, unknown = device_of(" ".join((self.record.machine, *words)), self.record.section)
         return named or (None if unknown else self.sheet.text(self).device)
 

@@ -31,7 +31,7 @@ from seatrial.notes.lint.sheet import Sheet
 from seatrial.tables.headings import decimal, normal, plainly
 from seatrial.tables.tongues import in_english
 
-FEWEST, MOST_ROWS, MOST_COLUMNS, SHARE = 4, 60, 16, 0.6
+FEWEST, MOST_ROWS, MOST_HEADINGS, SHARE = 4, 60, 48, 0.6
 CLOSE, OFF, GROSS = 0.025, 0.1, 0.6
 """Beyond the digits: within which a row keeps to a law, from where on it breaks it, and from where on if no share is said."""
 SURE, TYPED, MARGIN = 4.0, 3.0, 0.5
@@ -80,7 +80,7 @@ def check(sheet: Sheet) -> list[Finding]:
 def _columns(rows: list[Row]) -> dict[str, str]:
     """What a column is -> its heading."""
     found: dict[str, str] = {}
-    kinds = {heading: kind for heading in list(rows[0].record.printed)[:MOST_COLUMNS] if (kind := _kind(heading))}
+    kinds = {heading: kind for heading in list(rows[0].record.printed)[:MOST_HEADINGS] if (kind := _kind(heading))}
     for heading, kind in kinds.items() if not {"hours", "flop"}.isdisjoint(kinds.values()) else ():
         if sum(_figure(row, kind, heading) is not None for row in rows) >= FEWEST:
             found.setdefault(kind, heading)

@@ -43,8 +43,8 @@ def check(sheet: Sheet) -> list[Finding]:
     for mates in sheet.tables.values():
         rows = [row for row in mates[:MOST_ROWS] if row.tabular and not is_aggregate(row)] if len(mates) >= FEWEST else []
         first = rows[0] if rows else None
-        headings = [heading for heading in list(first.record.printed)[:MOST_COLUMNS] if first.figure(heading) is not None
-                    and field_of(heading) in ("", "iteration")] if first is not None else []  # fmt: skip
+        headings = [heading for heading in first.record.printed if first.figure(heading) is not None
+                    and field_of(heading) in ("", "iteration")][:MOST_COLUMNS] if first is not None else []  # fmt: skip
         made = [_column(rows, heading) for heading in headings] if len(headings) > 1 else []
         columns = [column for column in made if column is not None]
         rising = [one for one in columns if sum(map(operator.lt, one.values, one.values[1:])) >= SHARE * (len(rows) - 1)]

@@ -33,7 +33,7 @@ from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.lint.usual import round_number
 from seatrial.tables.headings import NUMBER, clean, decimal, normal
 
-FEWEST, MOST_ROWS, MOST_COLUMNS, MOST_EQUATIONS = 2, 60, 16, 60
+FEWEST, MOST_ROWS, MOST_COLUMNS, MOST_HEADINGS, MOST_EQUATIONS = 2, 60, 16, 48, 60
 CLOSE, LOOSE, OFF = 0.012, 0.03, 0.077
 """Beyond the digits: within which a row keeps to a law, within which means over other steps do, and from where on it breaks
 it."""
@@ -153,12 +153,14 @@ def _columns(mates: list[Row]) -> dict[str, list[Cell]]:
     """Kind -> the columns that may be of it."""
     found: dict[str, list[Cell]] = {}
     fields = {heading: FIELDS[name] for name, heading in mates[0].columns.items() if name in FIELDS}
-    for heading in list(mates[0].record.printed)[:MOST_COLUMNS]:
+    # What an export has besides, names and dates and rates of learning, leaves no room for less.
+    counted = [heading for heading in mates[0].record.printed if heading in fields or meanings(heading) or _is_device(heading)]
+    for heading in counted[:MOST_COLUMNS]:
         for kind, unit in [(fields[heading], 1.0)] if heading in fields else meanings(heading):
             found.setdefault(kind, []).append(Cell(heading, kind, unit))
         if _is_device(heading) and all(row.cells[heading].isdecimal() for row in mates[:MOST_ROWS] if row.cells.get(heading)):
             found.setdefault("devices", []).append(Cell(heading, "devices", 1.0))
-    if any(map(_is_discounted, list(mates[0].record.printed)[:MOST_COLUMNS])):
+    if any(map(_is_discounted, mates[0].record.printed)):
         found = {kind: cells for kind, cells in found.items() if not kind.startswith("price")}  # that is paid in part
     if found.keys().isdisjoint(AMOUNTS) or len(found) < 2:
         return {}
@@ -424,7 +426,7 @@ def _are_slips(offs: list[tuple[float, float]]) -> bool:
 def _groupings(rows: list[Row]) -> list[dict[Row, str]]:
     """All rows as one, and by each column of words that comes again: the device, the model."""
     found: list[dict[Row, str]] = [dict.fromkeys(rows, "")]
-    for heading in list(rows[0].record.printed)[:MOST_COLUMNS]:
+    for heading in list(rows[0].record.printed)[:MOST_HEADINGS]:
         words = {row: re.sub(r"^\d+ ?[x×] ?", "", row.cells.get(heading, "")) for row in rows}
         apart = Counter(words.values())
         if 1 < len(apart) < len(rows) and sum(any(map(str.isalpha, word)) for word in apart) * 2 > len(apart):

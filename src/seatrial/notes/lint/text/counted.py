@@ -145,7 +145,7 @@ def _of_named(nodes: Figure, around: _Around, text: str, finding: Callable[..., 
     if rest or not right or told in (right, world) or told < 2:
         return
     why = f"the {world} devices of {rows[0].where} are in {right} nodes of {around.each}"
-    yield finding(nodes, nodes.like(right), why, "error")
+    yield finding(nodes, nodes.like(right), why, "warning")
 
 
 _COMPARES = re.compile(r"\b(?:than|compared|instead|against|faster|slower|more|less|times|as)\b|->|→|[×x] ", re.IGNORECASE)
