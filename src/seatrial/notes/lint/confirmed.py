@@ -49,9 +49,14 @@ def drop(found: Iterable[Finding], sheet: Sheet) -> list[Finding]:
     judged = {(one.file, one.line) for one in found if one.code in JUDGED}
     sure = {where for where, row in rows.items() if where in judged and _is_confirmed(row)}
     return [one for one in found if not (
-        one.code in JUDGED and (one.file, one.line) in sure
+        one.code in JUDGED and (one.file, one.line) in sure and not _is_beside(rows[one.file, one.line], one)
         or one.code == "aggregate" and (row := rows.get((one.file, one.line))) is not None
         and any(explains(row, one) for explains in EXPLAINED))]
+
+
+def _is_beside(row: Row, one: Finding) -> bool:
+    """Whether it is said of steps, hours or money, which confirmed times and rates say nothing of."""
+    return one.column == row.columns.get("iteration") or one.column in row.extras
 
 
 def _is_share(row: Row, one: Finding) -> bool:

@@ -314,6 +314,7 @@ def _slips(shown: str, *, few: bool = False) -> dict[str, set[str]]:
     plain, point = whole + part, len(whole)
     digits = [i for i, c in enumerate(shown) if c.isdigit()]
     exchanged = {shown[:i] + shown[j] + shown[i + 1 : j] + shown[i] + shown[j + 1 :] for i, j in pairwise(digits)}
+    exchanged = {text for text in exchanged if text[0] != "0" or not text[1:2].isdigit()}  # nobody means 01000
     moved = {f"{plain[:at].lstrip('0') or '0'}.{plain[at:]}".rstrip(".") for at in range(len(plain) + 1) if at != point}
     moved |= {plain + "0" * zeros for zeros in (1, 2, 3)} if not part else set()
     added = {shown[:i] + shown[i + 1 :] for i in digits if len(digits) > 1}
