@@ -195,7 +195,7 @@ def test_a_third_row_may_have_its_own_price(tmp_path: Path) -> None:
     assert [one for one in look_at([str(path)])[0] if one.level == "error"] == []  # nobody lets a GPU for 2.53997
 
 
-WIDE = """run_id;status;model;params_M;gpu;n_gpu;seq_length;micro;grad_acc;lr;warmup;beta1;beta2;seed;branch;host;loss;wall_h;gpu_h;usd
+WIDE = """run_id;status;model;params;gpu;n_gpu;seq;micro;ga;lr;warm;b1;b2;seed;branch;host;loss;wall_h;gpu_h;usd
 f594;ok;p-1.4b;1415;A100-80GB;8;2048;8;4;0.0003;200;0.9;0.95;1;main;n1;2.41;15.75;126.0;238
 b42a;ok;p-2.8b;2775;A100-80GB;16;2048;8;2;0.0002;200;0.9;0.95;1;main;n2;2.30;24.42;390.7;738
 17e4;ok;p-2.8b;2775;A100-80GB;16;2048;16;2;0.0002;200;0.9;0.95;2;main;n2;2.31;24.69;395.1;747
