@@ -58,10 +58,12 @@ from seatrial.notes.lint.text import (
     clock,
     compared,
     counted,
+    data_sheets,
     dates,
     denied,
     denied_shape,
     described,
+    formulas_said,
     groups,
     of_nodes,
     pairs,
@@ -107,8 +109,8 @@ BESIDES: tuple[Rule, ...] = (
     dates.check, clock.check, bytes_of.check, pairs.check, compared.check, budgets.check, groups.check, reckons.check,
     compute.check, reckoned.check, winners.check, tallied.check, spoken.check, told.check, claimed.check, counted.check,
     denied_shape.check, denied.column_otherwise, denied.nodes_otherwise, shapes.check, experts.check_spread, dated.check,
-    status.fits_by_need, peaks.check, arrows.check, portions.check, within.check, cells_said.check, per_token.check,
-    meshes.check_slices, twins.check,
+    status.fits_by_need, data_sheets.check, formulas_said.check, peaks.check, arrows.check, portions.check, within.check,
+    cells_said.check, per_token.check, meshes.check_slices, twins.check,
 )  # fmt: skip
 """Those that speak of lines of which nothing else was said, in either kind of table."""
 
