@@ -1,4 +1,4 @@
-"""Peaks of devices in a column, or in a sentence: of one precision in all rows; and their memory as data sheets have it.
+"""Peaks of devices in a column, or in a sentence: of one precision in all rows.
 
     check(sheet)          findings on a row with the peak of another precision than all others have, and on such a sentence
 
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.findings import Finding
-from seatrial.notes.lint.models.devices import KINDS, OF_DEVICES_SOLD, device_named, names_device
+from seatrial.notes.lint.models.devices import KINDS, device_named, names_device
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.tables.headings import clean
@@ -35,35 +35,16 @@ def check(sheet: Sheet) -> list[Finding]:
         heading = _heading(tuple(mates[0].record.printed)) if FEWEST <= len(mates) <= 60 else None
         found += _told(mates, heading) if heading is not None else []
     for file, text in sheet.prose.items():
-        for number, line in text.said if text.has("peak") or _IN_GIB.search(text.letters) else ():
-            said = len(line) < LONGEST and not line.lstrip().startswith("|")
-            if said and (_IN_GIB.search(line) or _PEAK.search(line)) and names_device(line):
-                found += [*_of_memory(file, number, line), *_of_peaks(file, number, line)]
+        for number, line in text.said if text.has("peak") else ():
+            if len(line) < LONGEST and not line.lstrip().startswith("|") and _PEAK.search(line) and names_device(line):
+                found += _of_peaks(file, number, line)
     return found
 
 
 LONGEST = 2000
-_SIZE = re.compile(
-    rf"({KINDS})(?: ?\(|,? (?:with|has|have|of|mit|avec|con|à))?,? ?(\d{{2,3}}) ?G(?:i?B|i?o)\b"
-    r"(?=[,;)]| ?(?:HBM|VRAM|memory|each|per|of|Speicher|de))(?! (?:per|a|par|je) (?:node|n))", re.IGNORECASE
-)  # fmt: skip
-_IN_GIB = re.compile(r"\d ?G(?:i?B|i?o)\b", re.IGNORECASE)
 _EACH_PEAK = re.compile(
     rf"({KINDS})(?: ?[:=(]| at| has| does)? ?(\d{{2,4}}(?:[.,]\d{{1,3}})?)(?![\d%]|[.,]\d| ?(?:%|[GMk]|x\b))", re.IGNORECASE
 )
-_TYPED = ("two digits exchanged", "a digit too many", "a digit lost")
-
-
-def _of_memory(file: str, number: int, line: str) -> Iterator[Finding]:
-    """A size that no device has, and that is the named one's with its digits exchanged."""
-    for match in _SIZE.finditer(line):
-        device = device_named(match[1])
-        size = 0 if device is None else min(OF_DEVICES_SOLD, key=lambda one: abs(one - device.memory_gib))
-        typed = digits.slip(match[2], (size, size)) if size and int(match[2]) not in OF_DEVICES_SOLD else None
-        if device is not None and typed is not None and typed.how in _TYPED:
-            message = f"{match[1]} {match[2]} GB -> {size} ({typed.how}): as the data sheet of {device.name} has it"
-            yield Finding(file=file, line=number, code="header-vs-row", level="error", message=message, column="memory",
-                          printed=match[2], proposed=str(size))  # fmt: skip
 
 
 def _of_peaks(file: str, number: int, line: str) -> Iterator[Finding]:

@@ -20,6 +20,7 @@ from seatrial.notes.labels import label_parameters
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.models.devices import KINDS, OF_DEVICES_SOLD, PEAKS_SOLD, device_named
+from seatrial.notes.lint.models.peaks import OTHERS
 from seatrial.notes.lint.models.stated import said_of
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
@@ -140,7 +141,8 @@ def _over(rows: list[Row], one: Figure) -> float | None:
         if len(known) != 1 or span[0] <= share * one.value <= span[1]:
             return None
         found += known
-    return found[0] if len(found) >= ENOUGH_ROWS and len(set(found)) == 1 and not one.near(found[0], 0.1) else None
+    return found[0] if len(found) >= ENOUGH_ROWS and len(set(found)) == 1 and any(
+        one.near(found[0] * times, NEAR) for times in OTHERS) else None
 
 
 def _span(row: Row) -> tuple[float, float] | None:

@@ -303,7 +303,7 @@ def _kind(name: str, per: set[str], sentence: str, start: int, end: int) -> tupl
     if name == "samples":
         if "device" in per or "node" in per:
             return "", 1.0, False
-        return ("samples a second" if "second" in per else "" if per else "samples"), 1.0, True
+        return ("samples a second" if "second" in per else "" if per - {"step"} else "samples"), 1.0, True
     if name in ("s", "ms"):
         if per - {"step"}:
             return "", 1.0, False

@@ -28,6 +28,7 @@ from seatrial.notes.lint.text.columns_of import Columns
 from seatrial.notes.lint.text.figures import Figure, figures
 from seatrial.notes.lint.text.mentions import mentions, spoken_of
 from seatrial.notes.lint.text.sentences import Sentence
+from seatrial.notes.read.sentences import read_sentence
 from seatrial.tables.headings import NUMBER, decimal
 
 MOST_LINES, MOST_WAYS, MOST_FIGURES, SAID_AGAIN, AGAIN = 4000, 48, 14, 8, 0.03
@@ -135,6 +136,8 @@ def _read(text: str) -> dict[str, list[Figure]]:
         scale = 168.0 if match[2] else 24.0
         own.append(Figure("hours", match[1], match.start(1), match.end(1), (_SPELLED[match[1].casefold()] * scale,), scale))
     own = [one for one in own if 0 < one.value < digits.MOST_WORKED_OUT]
+    if any(one.kind in ("tokens", "tokens of a step") for one in told):
+        own += _settings(text, told)
     taken = [(one.start, one.end) for one in own]
     for one in told:
         if any(start < one.end and one.start < end for start, end in taken):
@@ -164,6 +167,25 @@ def _read(text: str) -> dict[str, list[Figure]]:
     return kinds
 
 
+_A_SETTING = {"seq": "sequence", "gbs": "samples"}
+
+
+def _settings(text: str, told: tuple[Figure, ...]) -> list[Figure]:
+    """The sequence and the batch that it states beside tokens, where only one number of it is as many."""
+    found: list[Figure] = []
+    for name, value in read_sentence(text).items():
+        kind = _A_SETTING.get(name)
+        places = [match for match in _COUNT.finditer(text) if float(decimal(match[0])) == value] if kind else []
+        if kind and len(places) == 1:
+            start, end = places[0].span()
+            its = next((one for one in told if one.start == start), None)
+            if its is None or its.kind in ("tokens", "samples", "tokens of a step"):
+                end = its.end if its is not None else end
+                found.append(Figure(kind, places[0][0], start, end, (float(value),), 1.0))  # type: ignore[arg-type]
+    return found
+
+
+_COUNT = re.compile(r"(?<![\w.,])\d{1,3}(?:,\d{3})+(?![\d,]*\d)|(?<![\w.,])\d+(?![\w]|[.,]\d)")
 _AGAIN = re.compile(r"[ \w]{0,3}[=(（,] ?(?:i\.e\. |or )?|,? (?:or|i\.e\.|that is|=) ")
 """Between the same said twice: `97 h = 4.0 days`."""
 _STEPPED = re.compile(r" each\b", re.IGNORECASE)
@@ -181,18 +203,31 @@ class _Broken:
 def _judged(file: str, sentence: Sentence, its: dict[str, list[Figure]], near: dict[str, list[Figure]], tables: list[list[Row]],
             lines: tuple[str, ...]) -> Iterator[Finding]:  # fmt: skip
     known = dict(its)
+    for kind, values in (("sequence", {row.seq for rows in tables for row in rows}),
+                         ("samples", {row.record.gbs for rows in tables for row in rows})):  # fmt: skip
+        value = next(iter(values)) if len(values) == 1 else None
+        if kind not in known and value and known.keys() & {"tokens", "tokens of a step"}:
+            known[kind] = near.get(kind) or [Figure(kind, str(value), -1, -1, (float(value),), 1.0)]
+    if "samples" in its and "sequence" in known and not known.keys() & {"steps", "tokens of a step"} and len(
+            known.get("tokens", ())) == 1 and known["tokens"][0].scale > 1.0:  # fmt: skip
+        its = {**its, "tokens of a step": its["tokens"]}
+        known["tokens of a step"] = known.pop("tokens")
     if "devices" not in known and "hours" in known and known.keys() & {"device hours", "money"} and tables:
         many = _devices(sentence, its, tables, lines)
         known |= {"devices": [Figure("devices", str(many), -1, -1, (float(many),), 1.0)]} if many else {}
-    for kind in ("device hours", "price of a device hour", "energy", *(("hours",) if "power" in known else ())):
+    for kind in ("device hours", "price of a device hour", "energy", "samples", "sequence",
+                 *(("hours",) if "power" in known else ())):  # fmt: skip
         if kind not in known and kind in near:
             known[kind] = near[kind]
     broken: list[_Broken] = []
     holding: set[str] = set()
     for result, parts, times in LAWS:
         kinds = (result, *parts)
-        if any(kind not in known for kind in kinds) or sum(kind in its for kind in kinds) < 2 or result not in its:
+        of_rows = result == "tokens of a step" and not its.keys() & {*parts}
+        if any(kind not in known for kind in kinds) or sum(kind in its for kind in kinds) < 2 - of_rows or result not in its:
             continue
+        if result == "tokens of a step" and any(_is_of_a_step(one, tables, sentence.text) for one in its[result]):
+            holding.add(result)
         ways = list(itertools.islice(itertools.product(*(known[kind] for kind in kinds)), MOST_WAYS))
         offs = [(_off(way, times), sum(_open(one) for one in way)) for way in ways]
         if "power of a device" in parts and "overhead of the site" in known:  # of the site it is more
@@ -233,6 +268,15 @@ def _judged(file: str, sentence: Sentence, its: dict[str, list[Figure]], near: d
     message = f"{one.text} -> {right}{f' ({slip.how})' if slip else ''}: by {what} of the sentence it is {right}"
     yield Finding(file=file, line=sentence.line_at(one.start), code="aggregate", level="error", message=message, column=chosen,
                   printed=one.text, proposed=right)  # fmt: skip
+
+
+def _is_of_a_step(one: Figure, tables: list[list[Row]], text: str) -> bool:
+    """Whether the rate and the time of a row give as many tokens, or two counts of the sentence: then what else is said of the
+    batch is wrong."""
+    counts = [float(decimal(match[0])) for match in itertools.islice(_COUNT.finditer(text), MOST_FIGURES)]
+    return any(one.near(a * b, NEAR) for a, b in itertools.combinations(counts, 2)) or any(one.near(rate * seconds, NEAR) for rows in tables for row in rows
+               if (rate := row.record.tokens_per_s or (row.record.tokens_per_s_per_process or 0.0) * (row.world or 0))
+               and (seconds := row.record.sec_per_it))  # fmt: skip
 
 
 def _devices(sentence: Sentence, its: dict[str, list[Figure]], tables: list[list[Row]], lines: tuple[str, ...]) -> int:
