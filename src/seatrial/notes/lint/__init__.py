@@ -65,6 +65,7 @@ from seatrial.notes.lint.text import (
     described,
     formulas_said,
     groups,
+    lead_in,
     lengths,
     of_nodes,
     pairs,
@@ -111,7 +112,7 @@ BESIDES: tuple[Rule, ...] = (
     compute.check, reckoned.check, winners.check, tallied.check, spoken.check, told.check, claimed.check, counted.check,
     denied_shape.check, denied.column_otherwise, denied.nodes_otherwise, shapes.check, experts.check_spread, dated.check,
     status.fits_by_need, data_sheets.check, formulas_said.check, peaks.check, arrows.check, portions.check, within.check,
-    cells_said.check, per_token.check, lengths.check, meshes.check_slices, twins.check,
+    cells_said.check, per_token.check, lengths.check, lead_in.check, meshes.check_slices, twins.check,
 )  # fmt: skip
 """Those that speak of lines of which nothing else was said, in either kind of table."""
 

@@ -105,7 +105,7 @@ def check(sheet: Sheet) -> list[Finding]:
             if len(figures(sentence.text)) > MOST_FIGURES:
                 before = None
                 continue
-            its = _read(sentence.text)
+            its = read(sentence.text)
             near = before[1] if before is not None and sentence.first - before[0].last < 2 else {}
             if its:
                 found += _judged(file, sentence, its, near, tables, text.lines)
@@ -118,7 +118,7 @@ def _made(kind: str, match: re.Match[str], scale: float = 1.0) -> Figure:
     return Figure(kind, match[1], match.start(1), match.end(1), (value,), scale)
 
 
-def _read(text: str) -> dict[str, list[Figure]]:
+def read(text: str) -> dict[str, list[Figure]]:
     """The figures of a sentence by their kinds, in its order."""
     found: list[Figure] = []
     told = figures(text)
@@ -136,8 +136,7 @@ def _read(text: str) -> dict[str, list[Figure]]:
         scale = 168.0 if match[2] else 24.0
         own.append(Figure("hours", match[1], match.start(1), match.end(1), (_SPELLED[match[1].casefold()] * scale,), scale))
     own = [one for one in own if 0 < one.value < digits.MOST_WORKED_OUT]
-    if any(one.kind in ("tokens", "tokens of a step") for one in told):
-        own += _settings(text, told)
+    own += _settings(text, told)
     taken = [(one.start, one.end) for one in own]
     for one in told:
         if any(start < one.end and one.start < end for start, end in taken):
@@ -274,7 +273,9 @@ def _is_of_a_step(one: Figure, tables: list[list[Row]], text: str) -> bool:
     """Whether the rate and the time of a row give as many tokens, or two counts of the sentence: then what else is said of the
     batch is wrong."""
     counts = [float(decimal(match[0])) for match in itertools.islice(_COUNT.finditer(text), MOST_FIGURES)]
-    return any(one.near(a * b, NEAR) for a, b in itertools.combinations(counts, 2)) or any(one.near(rate * seconds, NEAR) for rows in tables for row in rows
+    if any(one.near(a * b, NEAR) for a, b in itertools.combinations(counts, 2)):
+        return True
+    return any(one.near(rate * seconds, NEAR) for rows in tables for row in rows
                if (rate := row.record.tokens_per_s or (row.record.tokens_per_s_per_process or 0.0) * (row.world or 0))
                and (seconds := row.record.sec_per_it))  # fmt: skip
 
