@@ -116,12 +116,12 @@ def _denied(file: str, rows: list[Row], said: Said, known: dict[str, float]) -> 
         # Four or eight times as many is a rate of a node or a device.
         if typed or any(abs(one.closest(meant) / meant / times - 1) < ALIKE for times in (0.5, 2.0)):
             ways.append((kind, one, sentence, meant, typed))
-    # Of batch and sequence the one that is not said with the right number of tokens is wrong; else the batch is what people
+    # What is said with the right number of tokens is right; where batch and sequence would both do, the batch is what people
     # change.
     total, right_one = said.get("tokens of a step"), None
     if total is not None and any(total[0].near(tokens, NEAR) for tokens in takes):
         right_one = total[1]
-    ways = [way for way in ways if way[2] is not right_one] or ways
+    ways = [way for way in ways if way[2] is not right_one]
     sure = [way for way in ways if way[4]] or ways[:1]
     if not sure:
         return
