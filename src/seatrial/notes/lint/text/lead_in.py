@@ -91,14 +91,14 @@ def _denied(file: str, rows: list[Row], said: Said, known: dict[str, float]) -> 
     if all(row.shows("seq") and row.seq for row in rows):
         each["samples"] = [tokens / (row.seq or 1) for tokens, row in zip(takes, rows)]
     elif length := said["sequence"][0].value if "sequence" in said else known["sequence"]:
-        each["samples"] = [tokens / length for tokens in takes]
+        each["samples"] = [tokens / round(length) for tokens in takes] if length == round(length) else []
     if all(row.shows("gbs") and row.record.gbs for row in rows):
         each["sequence"] = [tokens / (row.record.gbs or 1) for tokens, row in zip(takes, rows)]
     elif batch := said["samples"][0].value if "samples" in said else known["samples"]:
         each["sequence"] = [tokens / batch for tokens in takes]
     ways: list[tuple[str, Figure, Sentence, float, str]] = []
     for kind, values in each.items():
-        if kind not in said or any(row.shows(_FIELD[kind]) for row in rows if kind in _FIELD):
+        if kind not in said or not values or any(row.shows(_FIELD[kind]) for row in rows if kind in _FIELD):
             continue
         one, sentence = said[kind]
         meant = statistics.median(values)
