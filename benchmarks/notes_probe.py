@@ -5,7 +5,8 @@
     python -m benchmarks.notes_probe --list              every change that nothing was said of
     python -m benchmarks.notes_probe --list --heading mem
     python -m benchmarks.notes_probe --list --unexplained what was flagged, and something else proposed than what stood there
-    python -m benchmarks.notes_probe --sentences --list  numbers of sentences and lists in place of cells
+    python -m benchmarks.notes_probe --sentences --list  figures of sentences in place of cells, by what they count
+    python -m benchmarks.notes_probe --sentences --list --heading tokens
 
 Nobody says of these changes whether an expert would see them: a micro-batch that nothing else in the note follows from may
 be anything. The share that is flagged tells nothing by itself; what it is for is the list, by heading: a column in which ten
@@ -30,6 +31,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 import notes_corpus
 from seatrial.errors import BadInput
 from seatrial.notes import lint
+from seatrial.notes.lint.text.figures import figures
+from seatrial.notes.lint.text.prose import Prose
 from seatrial.notes.read import import_file
 
 NOTES = notes_corpus.NOTES
@@ -55,6 +58,8 @@ class Site:
     """Of its table, which the cells of other rows share."""
     row: int = 0
     """The line that its row starts on."""
+    kind: str = ""
+    """Of a figure of a sentence: what it counts."""
 
     @property
     def value(self) -> float:
@@ -133,19 +138,16 @@ def _site(cell: str, *, place: int, **where: Any) -> Site | None:
     return site if re.fullmatch(r"\d+(?:\.\d+)?", site.plain) and site.value > 0 else None
 
 
-SPOKEN = re.compile(r"(?<![\w.,/:#-])(?:\d[\d,.]*\d|\d(?!\w))")
-
-
 def spoken(note: Path) -> Iterator[Site]:
-    """The numbers of sentences and lists."""
-    fenced = False
-    for at, line in enumerate(note.read_text(encoding="utf-8").split("\n")):
-        fenced ^= line.startswith("```")
-        if not fenced and not line.lstrip().startswith(("|", "#")):
-            for match in SPOKEN.finditer(line):
-                site = Site(line=at, place=match.start(), heading=None, number=match[0], row=at)
-                if re.fullmatch(r"\d+(?:\.\d+)?", site.plain) and site.value > 0:
-                    yield site
+    """The figures of sentences, where one number of their line is printed so."""
+    lines = note.read_text(encoding="utf-8").split("\n")
+    for sentence in Prose.of("\n".join(lines)).sentences:
+        for one in figures(sentence.text):
+            at = sentence.line_at(one.start) - 1
+            places = [match.start() for match in re.finditer(rf"(?<![\w.,]){re.escape(one.text)}(?!\d|[.,]\d)", lines[at])]
+            site = Site(line=at, place=places[0], heading=None, number=one.text, row=at, kind=one.kind) if places else None
+            if site and len(places) == 1 and re.fullmatch(r"\d+(?:\.\d+)?", site.plain) and site.value > 0:
+                yield site
 
 
 def ten_times(site: Site, same: list[str], rng: random.Random) -> str:
@@ -239,10 +241,13 @@ def probed(note: Path, cells: int, rng: random.Random, folder: Path, find: Calla
     there = list(find(note))
     for site in rng.sample(there, min(cells, len(there))):
         others = [other for other in there if other is not site
-                  and (other.column, other.heading) == (site.column, site.heading)]  # fmt: skip
+                  and (other.column, other.heading, other.kind) == (site.column, site.heading, site.kind)]  # fmt: skip
         others.sort(key=lambda other: abs(other.row - site.row))
         made = {slip: slip(site, [other.number for other in others], rng) for slip in SLIPS}
-        slip = rng.choice([slip for slip, new in made.items() if new])
+        may = [slip for slip, new in made.items() if new and not (site.kind and slip in (pasted, stale))]
+        if not may:
+            continue
+        slip = rng.choice(may)
         new = made[slip]
         other = Site(line=0, place=0, heading="", number=new)
         if not re.fullmatch(r"\d+(?:\.\d+)?", other.plain) or not other.value or abs(other.value / site.value - 1) < LEAST:
@@ -260,8 +265,8 @@ def main() -> None:
     parser.add_argument("halves", nargs="*", default=[path.name for path in sorted(NOTES.iterdir()) if path.is_dir()])
     parser.add_argument("--cells", type=int, default=12, help="of each note")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--heading", default="", help="list only changes under a heading with this word")
-    parser.add_argument("--sentences", action="store_true", help="numbers of sentences and lists in place of cells")
+    parser.add_argument("--heading", default="", help="list only changes under a heading, or of a kind, with this word")
+    parser.add_argument("--sentences", action="store_true", help="figures of sentences in place of cells")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--unexplained", action="store_true", help="list what was flagged and not explained")
     asked = parser.parse_args()
@@ -277,17 +282,18 @@ def main() -> None:
             rng = random.Random(f"{asked.seed} {note.parents[1].name} {note.name}")
             for case in probed(note, asked.cells, rng, Path(folder), find):
                 site, seen = case.site, bool(case.found)
-                for name in ("all", case.slip):
+                for name in filter(None, ("all", case.slip, site.kind)):
                     tried[name] += 1
                     flagged[name] += seen
                     explained[name] += case.explained
-                if seen is asked.unexplained and not case.explained and asked.heading.lower() in (site.heading or "").lower():
-                    about = text[site.line].strip() if site.heading is None else site.heading.lower()
+                asked_for = asked.heading.lower() in (site.heading or site.kind).lower()
+                if seen is asked.unexplained and not case.explained and asked_for:
+                    about = f"[{site.kind}] {text[site.line].strip()}" if site.heading is None else site.heading.lower()
                     where = f"{note.parents[1].name}/clean/{note.name}:{site.line + 1}"
                     listing.append(f"{about} | {where} {site.number} -> {case.new} ({case.slip})"
                                    f"{''.join(_brief(one) for one in case.found)}")
-    for name, count in tried.items():
-        print(f"{name:13} {flagged[name]:5} of {count:5} flagged, {flagged[name] / count:.0%}; "
+    for name, count in tried.most_common():
+        print(f"{name:22} {flagged[name]:5} of {count:5} flagged, {flagged[name] / count:.0%}; "
               f"{explained[name]} explained, {explained[name] / max(1, flagged[name]):.0%} of them")
     if asked.list:
         print(*sorted(listing), sep="\n")

@@ -43,6 +43,9 @@ def _found(folder: Path, text: str) -> list[Finding]:
     ("40,000 Schritte zu 3,98 s sind {} Stunden.", "44,2", "24,4"),
     ("4096 sequences of 4096 tokens, i.e. {} million tokens per step.", "16.8", "1.68"),
     ("1024 Sequenzen zu 4096 Token, also {} Mio. Token pro Schritt.", "4,19", "1,49"),
+    ("GBS 1024, sequence length 4096 ({}M tokens a step).", "4.19", "4.91"),
+    ("A side job made 532k tokens/s, about {}B tokens a day.", "46", "64"),
+    ("Es dauerte 88 h, das sind {} Tage.", "3,7", "7,3"),
 ])  # fmt: skip
 def test_what_a_sentence_works_out(tmp_path: Path, said: str, right: str, wrong: str) -> None:
     assert _found(tmp_path, said.format(right) + "\n") == []

@@ -112,7 +112,7 @@ BESIDES: tuple[Rule, ...] = (
     compute.check, reckoned.check, winners.check, tallied.check, spoken.check, told.check, claimed.check, counted.check,
     denied_shape.check, denied.column_otherwise, denied.nodes_otherwise, shapes.check, experts.check_spread, dated.check,
     status.fits_by_need, data_sheets.check, formulas_said.check, peaks.check, arrows.check, portions.check, within.check,
-    cells_said.check, per_token.check, lengths.check, lead_in.check, meshes.check_slices, twins.check,
+    cells_said.check, per_token.check, lengths.check, meshes.check_slices, twins.check, lead_in.check,
 )  # fmt: skip
 """Those that speak of lines of which nothing else was said, in either kind of table."""
 
@@ -207,18 +207,24 @@ def _besides(guard: Guard, found: Sequence[Finding]) -> list[Finding]:
     told = {(one.file, one.line) for one in said}
     shapes_told = [one for one in said if one.code == "label-vs-params"]
     others: list[Finding] = []
+    of_a_step: list[Finding] = []
     labelled: set[tuple[str, int | None]] = set()
     for rule in BESIDES:
         if rule is spoken.check:  # figures beside a wrong label are right
             told |= labelled
         if rule is reckoned.check:  # what a named row tells of a sentence, its own figures need not
             told |= {(one.file, one.line) for one in others}
-        others += [one for one in guard(rule) if (one.file, one.line) not in told and not (
+        new = [one for one in guard(rule) if (one.file, one.line) not in told and not (
             one.code == "label-vs-params" and any(_in_one_table(one, other, sheet) for other in shapes_told))]
+        later = rule in (reckons.check, lead_in.check)
+        of_a_step += [one for one in new if later and one.column in reckons.OF_A_STEP]
+        others += [one for one in new if not later or one.column not in reckons.OF_A_STEP]
         if rule is winners.check:
             labelled = {(one.file, one.line) for one in others if one.message.endswith(winners.BESIDE)}
         if rule is reckoned.check:
             told -= {(one.file, one.line) for one in others}
+    for one in of_a_step:  # of batch, length and their product one is wrong, which other rules may know
+        others += [one] if (one.file, one.line) not in {(other.file, other.line) for other in others} else []
     first: dict[tuple[str, int | None, str | None], Finding] = {}
     for one in others:  # of one figure of a sentence the first one
         first.setdefault((one.file, one.line, one.printed if one.code == "aggregate" else str(id(one))), one)

@@ -53,6 +53,8 @@ LAWS: tuple[tuple[str, tuple[str, ...], float], ...] = (
     ("tokens", ("steps", "tokens of a step"), 1.0),
     ("tokens", ("steps", "samples", "sequence"), 1.0),
     ("tokens of a step", ("samples", "sequence"), 1.0),
+    ("tokens of a step", ("tokens a second", "step seconds"), 1.0),
+    ("hours", ("tokens", "tokens a second"), 1 / 3600),
 )  # fmt: skip
 """What is worked out, of what, and times how much."""
 _N = rf"(?<![\w.,])({NUMBER.pattern})"
@@ -89,6 +91,7 @@ _OTHERS = re.compile(
     r"mehr|ohne|sans|sin|"
     r"moins|menos|meno|davon|dont|\d+ ?%)\b|%", re.IGNORECASE)  # fmt: skip
 """Of something else than what the rest of the sentence gives: only a slip of the hand tells."""
+OF_A_STEP = ("samples", "sequence", "tokens of a step")
 _RESULTS = tuple(dict.fromkeys(result for result, _, _ in LAWS))
 _CHOSEN = frozenset(("devices", "nodes", "sequence", "steps", "samples", "price of a device hour", "price of energy",
                      "carbon of energy", "overhead of the site", "power of a device"))  # fmt: skip
@@ -107,6 +110,7 @@ def check(sheet: Sheet) -> list[Finding]:
                 continue
             its = read(sentence.text)
             near = before[1] if before is not None and sentence.first - before[0].last < 2 else {}
+            found += _told_twice(file, sentence)
             if its:
                 found += _judged(file, sentence, its, near, tables, text.lines)
             before = (sentence, its)
@@ -154,7 +158,8 @@ def read(text: str) -> dict[str, list[Figure]]:
                      and 0 <= one.start - other.end < SAID_AGAIN and _AGAIN.fullmatch(text[other.end : one.start])
                      for other in found])  # fmt: skip
         if not again:  # `one day (24 hours)` is one
-            found.append(replace(one, kind=kind))
+            values = (one.value, 1000 * one.value) if one.scale >= 1e3 and _THOUSANDS.fullmatch(one.text) else one.values
+            found.append(replace(one, kind=kind, values=values))
     kinds: dict[str, list[Figure]] = {}
     for one in sorted([*found, *own], key=lambda one: one.start):
         kinds.setdefault(one.kind, []).append(one)
@@ -187,6 +192,37 @@ def _settings(text: str, told: tuple[Figure, ...]) -> list[Figure]:
 _COUNT = re.compile(r"(?<![\w.,])\d{1,3}(?:,\d{3})+(?![\d,]*\d)|(?<![\w.,])\d+(?![\w]|[.,]\d)")
 _AGAIN = re.compile(r"[ \w]{0,3}[=(（,] ?(?:i\.e\. |or )?|,? (?:or|i\.e\.|that is|=) ")
 """Between the same said twice: `97 h = 4.0 days`."""
+_SAID_TWICE = re.compile(
+    r"\s?(?:(?: ?\w+){0,2} ?\(|[（=]|[,;]? ?(?:i\.e\.|that is|or|which is|das sind|das ist|also|oder|d\.h\.|soit|ossia|"
+    r"cioe|ou|dus|es decir|o sea|или|т\.е\.|即|つまり|is),?|,) ?"
+    r"(?:(?:about|around|some|roughly|rund|etwa|environ|circa|unos|ca\.|约|約|~|≈) ?)?", re.IGNORECASE)  # fmt: skip
+_TWICE = frozenset(("hours", "tokens a second", "tokens", "tokens of a step", "energy"))
+
+
+def _told_twice(file: str, sentence: Sentence) -> Iterator[Finding]:
+    """One amount in two units, `88 h, that is 3.7 days`, of which a slip of the hand made one."""
+    for one, other in itertools.pairwise(figures(sentence.text)):
+        between = sentence.text[one.end : other.start]
+        alike = one.kind == other.kind in _TWICE and one.scale != other.scale and not one.bound and not other.bound
+        if not alike or not _SAID_TWICE.fullmatch(between):
+            continue
+        width = NEAR + 0.02 + one.half / one.value + other.half / other.value + (0.1 if one.about or other.about else 0.0)
+        off = abs(math.log(other.value / one.value))
+        if off <= width or off > math.log(60) or any(abs(off - math.log(times)) < width for times in (1.048576, 1.073741824)):
+            continue
+        first = replace(other, values=(one.value,))
+        meant = one.value / other.scale
+        found = digits.slips(other.text.replace(" ", ""), (meant * math.exp(-width), meant * math.exp(width)))
+        slip = next((slip for slip in found if slip.how in CLEAR), None)
+        if slip is not None:
+            right = other.like(first.value)
+            message = f"{other.text} -> {right} ({slip.how}): {one.text} before it are as many"
+            yield Finding(file=file, line=sentence.line_at(other.start), code="aggregate", level="error", message=message,
+                          column=other.kind, printed=other.text, proposed=right)  # fmt: skip
+
+
+_THOUSANDS = re.compile(r"[1-9]\d{0,2}[.]\d{3}")
+"""`1.200 Mrd.` may be either."""
 _STEPPED = re.compile(r" each\b", re.IGNORECASE)
 
 
