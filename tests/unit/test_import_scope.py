@@ -24,7 +24,8 @@ def test_a_section_without_rows_speaks_for_itself_alone(notes, code):
     assert (r.layers, r.mbs) == (None, None)
 
 
-@pytest.mark.parametrize("title", ["Setup", "Hyperparameters", "Model configuration", "3. Training setup", "**Settings**"])
+@pytest.mark.parametrize("title", ["Setup", "Hyperparameters", "Model configuration", "3. Training setup", "**Settings**",
+                                   "4.1 Entorno experimental", "Environnement", "Versuchsaufbau", "実験環境"])
 def test_a_section_that_only_sets_up_speaks_for_the_one_around_it(notes, title):
     (r,) = notes(f"# 7B\n\n## {title}\n\nNLAYERS=32\n\n## Results\n\n{TABLE}").records
     assert (r.layers, r.context["layers"].line) == (32, 5)

@@ -163,3 +163,12 @@ CARDS = table("cards | len | tok/s | W at the wall | kWh/10M tok", "1x 3090 | 20
                          ids=["kernels", "several runs", "a difference", "another setting", "all cards"])  # fmt: skip
 def test_what_goes_with_something_else_is_no_slip(tmp_path: Path, text: str):
     assert told(tmp_path, text) == []
+
+
+def test_a_run_takes_a_minute_to_start(tmp_path: Path) -> None:
+    rows = [("a", 1982.4, 2059, 1000), ("b", 2243.9, 1182, 500), ("c", 5688.9, 380, 60), ("d", 2902.5, 769, 250),
+            ("e", 3363.5, 915, 250), ("f", 2101.2, 482, 200)]  # fmt: skip
+    text = "name,gpus,step_time_ms,runtime_s,steps\n" + "".join(f"{n},8,{ms},{s},{steps}\n" for n, ms, s, steps in rows)
+    note = tmp_path / "runs.csv"
+    note.write_text(text, encoding="utf-8")
+    assert not [one for one in look_at([str(note)])[0] if one.level == "error"]

@@ -20,6 +20,7 @@ from seatrial.notes.lint.columns.relations import kind_of
 from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.models import stated
 from seatrial.notes.lint.models.known import shape_of
+from seatrial.notes.lint.phases.quantities import clock
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.tables.tongues import in_english, plain_letters
@@ -110,7 +111,17 @@ def _is_set_otherwise(row: Row, one: Finding) -> bool:
     return others > 1
 
 
-EXPLAINED = (_is_share, _is_of_several, _is_set_otherwise, _is_in_thousands)
+STARTING_S = 300.0
+
+
+def _is_started(row: Row, one: Finding) -> bool:
+    """Whether a clock runs a few minutes longer than the steps take: a run has to start, and to write what it has."""
+    unit, steps, each = clock(one.column or ""), row.record.iteration, row.get("sec_per_it")
+    value = row.figure(one.column or "") if unit is not None else None
+    return bool(unit and value and steps and each) and 0 < 3600 * unit * value - steps * each < STARTING_S  # type: ignore[operator]
+
+
+EXPLAINED = (_is_share, _is_of_several, _is_set_otherwise, _is_in_thousands, _is_started)
 """What makes a row another case than those that a law was found in."""
 
 

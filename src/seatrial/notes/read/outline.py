@@ -23,18 +23,26 @@ from seatrial.notes.read.statements import Statements, machine_cues, read_statem
 from seatrial.record import Stated
 from seatrial.tables.headings import Column, clean, normal, without_version
 from seatrial.tables.names import form
-from seatrial.tables.tongues import in_english
+from seatrial.tables.tongues import in_english, plain_letters
 
 LOCAL = frozenset({"nodes", "gpus", "dp", "optimizer"})
 """What a line of text says of the case it introduces, not of every table in the subsections after it."""
 MOST_STATEMENTS, MOST_CACHED, MOST_CHAPTERS = 10_000, 4096, 64
 _SETS_UP = frozenset(
-    "overview setup setting settings configuration configurations config configs hyperparameters hyperparameter parameters "
-    "params model architecture hardware environment defaults".split()
+    "overview setup setting settings configuration configurations config configs hyperparameters "
+    "hyperparameter parameters params model architecture hardware environment defaults entorno "
+    "configuracion configuraciones modelo arquitectura hiperparametros ajustes environnement materiel "
+    "modele reglages hyperparametres umgebung aufbau versuchsaufbau versuchsumgebung konfiguration modell "
+    "hyperparameter einstellungen ambiente configurazione modello architettura iperparametri impostazioni "
+    "configuracao arquitetura hiperparametros omgeving configuratie opstelling srodowisko konfiguracja "
+    "среда окружение конфигурация модель настроики оборудование 環境 実験環境 計測環境 設定 実験設定 構成 モデル 环境 实验环境 硬件环境 "
+    "配置 实验配置 设置 实验设置 模型 환경 실험환경 설정 모델".split()
 )
 _BESIDE = frozenset(
-    "hyper training train trained pretraining benchmark benchmarking experiment experimental common general default software "
-    "cluster machine system notation notations details information info and the of for our used all".split()
+    "hyper training train trained pretraining benchmark benchmarking experiment experimental common "
+    "general default software cluster machine system notation notations details information info and the "
+    "of for our used all de del la el los y entrenamiento du des le les et d entrainement experimentale "
+    "experimentales der die das und des zum di e do da dell van en het i и для".split()
 )
 """The words of a title such as `Model hyperparameters` or `2. Training setup`, which is about all the runs that follow: at
 least one of the first, and none but those beside it."""
@@ -56,7 +64,7 @@ class Section:
 
     @cached_property
     def sets_up(self) -> bool:
-        words = set(re.findall(r"[^\W\d_]+", self.title.lower()))
+        words = set(re.findall(r"[^\W\d_]+", plain_letters(self.title).casefold()))
         return bool(words & _SETS_UP) and words <= _SETS_UP | _BESIDE
 
 
