@@ -27,6 +27,18 @@ def test_classes_groups_and_signs_stay_what_they_are():
     assert small(r"[^\W\d_]+ЖÉ層").pattern == r"[^\W\d_]+жé層"
 
 
+@pytest.mark.parametrize("pattern, words", [
+    (r"\b(?:papers?|Hersteller)\b", ("hersteller", "paper")),
+    (r"(?:un|not )tied(?: by)?\b|sep[ae]rate", ("rate", "tied")),
+    (r"param|\bN(?:_\w+)? ?[=≈]", ("=", "param", "≈")),  # any text has an n
+    (r"(?:foo)?\d+|bar", ()),
+    (r"(?!paper)\w+(?<=sheet)", ()),
+    (r"paper|", ()),
+])  # fmt: skip
+def test_some_word_stands_in_whatever_a_pattern_matches(pattern, words):
+    assert either(pattern).words == words
+
+
 @pytest.mark.parametrize("name", sorted(PATTERNS))
 def test_every_pattern_finds_in_notes_what_it_finds_in_either_case(name):
     pattern = PATTERNS[name]

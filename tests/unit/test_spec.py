@@ -7,9 +7,9 @@ import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seatrial import fields, presets, rules, trialfile
+from seatrial import arith, fields, presets, rules, trialfile
 from seatrial.errors import BadInput, Infeasible
-from seatrial.spec import Batch, Model, Topology, Trial, stage_split
+from seatrial.spec import Batch, Model, Topology, Trial, model_of, stage_split
 
 TINY = {"model": {"base": "tiny"}, "batch": {"gbs": 16}}
 
@@ -250,3 +250,23 @@ def test_a_float_that_is_not_finite_and_a_key_that_is_no_text_are_seen_on_the_qu
     assert Record.from_dict({"state": "measured", "iterations": [{1: 2}, {"sec": 1.0}]}).iterations == ({"1": 2}, {"sec": 1.0})
     with pytest.raises(BadInput, match="dp"):
         Record.from_dict({"state": "measured", "dp": True})
+
+
+@pytest.mark.parametrize("family, sides", [
+    ("gpt2", {"layers": 24, "hidden": 1600, "heads": 1, "kv_heads": None, "vocab": 50257, "seq": 2048, "ffn": None}),
+    ("llama", {"layers": 32, "hidden": 4096, "heads": 32, "kv_heads": 8, "vocab": 128256, "seq": 8192, "ffn": 14336}),
+])  # fmt: skip
+def test_a_model_of_sides_alone_is_what_the_word_gives(family, sides):
+    made = model_of(family, **sides)
+    assert made == Model(family=family, **sides) and hash(made) == hash(Model(family=family, **sides))
+    assert arith.parameters(made) == arith.parameters(Model(family=family, **sides))
+
+
+@pytest.mark.parametrize("wrong", [{"layers": 0}, {"heads": 7}, {"kv_heads": 3}, {"hidden": 2_000_000}, {"hidden": 33 * 32}])
+def test_a_model_of_sides_that_nobody_could_train_is_refused_in_the_same_words(wrong):
+    sides = {"layers": 32, "hidden": 4096, "heads": 32, "kv_heads": 8, "vocab": 50257, "seq": 2048} | wrong
+    with pytest.raises(BadInput) as usual:
+        Model(family="llama", **sides)
+    with pytest.raises(BadInput) as made:
+        model_of("llama", **sides)
+    assert str(made.value) == str(usual.value)

@@ -23,6 +23,7 @@ from seatrial.spec.model import (
     TokenSet,
     is_gated,
     kv_fits,
+    model_of,
 )
 from seatrial.spec.numbers import BYTES, GIB, divisors, divisors_near, round_up
 from seatrial.spec.topology import (
@@ -49,5 +50,6 @@ __all__ = ["BYTES", "FAMILIES", "GIB", "KNOWN_OF_MACHINE", "MODULES", "OVERLAPS"
            "Balance", "Batch", "Biases", "Cluster", "Command", "ContextKind", "Device", "Dispatcher", "Environment",
            "Execution", "ExpertPlace", "Family", "Latent", "Link", "Mlp", "Model", "Module", "Norm", "Place",
            "Positions", "Precision", "Recompute", "RopeScaling", "Router", "TokenSet", "Topology", "Trial",
-           "context_split", "divisors", "divisors_near", "experts_of_stages", "is_gated", "kv_fits", "read_modules",
+           "context_split", "divisors", "divisors_near", "experts_of_stages", "is_gated", "kv_fits",
+    "model_of", "read_modules",
            "round_up", "stage_split", "stages_of", "usual_modules"]

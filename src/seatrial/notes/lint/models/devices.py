@@ -75,10 +75,22 @@ def _bases() -> dict[str, list[str]]:
 
 
 @cache
-def _stems() -> list[str]:
-    """Letters of which a text that names a device has some."""
+def _stems() -> tuple[str, ...]:
+    """Letters of which a text that names a device has some, once all that it may be written as is written out."""
     all_ = {*_bases(), *DATA_SHEETS, "gaudi", "rtx", "tpu", "fugaku"}
-    return [stem for stem in all_ if not any(other in stem for other in all_ - {stem})]
+    return tuple(stem for stem in all_ if not any(other in stem for other in all_ - {stem}))
+
+
+@cache
+def device_cues() -> tuple[str, ...]:
+    """The same of a text as it stands, in small letters: `v5e`, and `8x 4090`."""
+    return (*_stems(), *(f"v{number}" for number in range(2, 7)), "090")
+
+
+@cache
+def preset_cues() -> tuple[str, ...]:
+    """Of a text in small letters that names a device with a preset."""
+    return tuple(_bases())
 
 
 def is_preset(device: Device) -> bool:

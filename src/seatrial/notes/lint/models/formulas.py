@@ -27,7 +27,7 @@ from seatrial.notes.lint.findings import Finding
 from seatrial.notes.lint.models import stated
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
-from seatrial.spec import Model, is_gated, round_up
+from seatrial.spec import Model, is_gated, model_of, round_up
 
 STATED_FORMULA = "stated"
 """The formula that the text writes down, with the parameters that it gives."""
@@ -268,9 +268,9 @@ def _model(
         raise ValueError(f"{layers} layers")
     glu = is_gated(family)
     grouped = glu and heads and kv_heads and hidden % heads == 0 and (hidden // heads) % 2 == 0 and heads % kv_heads == 0
-    return Model(layers=int(layers), hidden=hidden, heads=heads if grouped and heads else 1,
-                 kv_heads=kv_heads if grouped else None, vocab=vocab, seq=seq, ffn=ffn,
-                 family="llama" if glu and hidden % 2 == 0 else "gpt2")
+    return model_of("llama" if glu and hidden % 2 == 0 else "gpt2", layers=int(layers), hidden=hidden,
+                    heads=heads if grouped and heads else 1, kv_heads=kv_heads if grouped else None, vocab=vocab, seq=seq,
+                    ffn=ffn)  # fmt: skip
 
 
 def rough_vocabulary(row: Row) -> float | None:

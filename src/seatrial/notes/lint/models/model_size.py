@@ -23,7 +23,7 @@ from seatrial.notes.lint.models.formulas import ALIKE, COMMON_VOCABULARIES, LABE
 from seatrial.notes.lint.models.known import shape_of
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
-from seatrial.spec import Model, is_gated
+from seatrial.spec import is_gated, model_of
 
 _CERTAIN, _ANOTHER_KIND = 0.2, 0.8
 """Logarithm of label over size: from which on it is an error, and from which on it is hardly a dense model."""
@@ -54,8 +54,8 @@ def _sizes(
 ) -> tuple[float, float, float] | None:
     heads = heads if heads and hidden % heads == 0 and hidden // heads % 2 == 0 else 1
     try:
-        model = Model(layers=layers, hidden=hidden, heads=heads, kv_heads=kv_heads, ffn=ffn, vocab=vocab or _LEAST, seq=2048,
-                      family="llama" if llama else "gpt2")
+        model = model_of("llama" if llama else "gpt2", layers=layers, hidden=hidden, heads=heads, kv_heads=kv_heads, ffn=ffn,
+                         vocab=vocab or _LEAST, seq=2048)  # fmt: skip
     except BadInput:
         return None
     counted = arith.parameters(model)

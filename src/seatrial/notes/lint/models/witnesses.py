@@ -65,7 +65,7 @@ def check(sheet: Sheet, problems: Iterable[Problem]) -> dict[Finding, set[int]]:
                   for group in groups]  # fmt: skip
         groups = [group for group in groups if group]
         if groups:
-            if PARAMS.search(text.letters):
+            if PARAMS.has(text.letters):
                 _count_elsewhere(file, [one for group in groups for one in group], text.lines)
             rates = Rates(sheet.tables_of(file))
             vocab = _vocabulary(text.lines)

@@ -284,9 +284,10 @@ def fill_devices(sheet: Sheet) -> None:
     """As many devices in every row of a table as batch, micro-batch and accumulation leave, where nobody counts them and the
     rates of one prove it, or where they leave as many whatever the steps."""
     for mates in sheet.tables.values():
+        if any(row.record.gpus or row.record.nodes or row.record.dp or row.record.tp or row.record.pp for row in mates):
+            continue
         rows = [row for row in mates if row.shows("gbs") and row.shows("mbs") and row.record.gbs and row.record.mbs][:500]
-        if len(rows) < FEWEST or any(row.record.gpus or row.record.nodes or row.record.dp or row.record.tp or row.record.pp
-                                     for row in mates):  # fmt: skip
+        if len(rows) < FEWEST:
             continue
         many, often = mode(Fraction(row.record.gbs, row.record.mbs * (row.beside("ga") or 1)) for row in rows)  # type: ignore[arg-type, operator]
         proof = [(rate * row.record.sec_per_it / row.seq / row.record.gbs) for row in rows  # type: ignore[operator]

@@ -210,8 +210,8 @@ _ANY = "|".join(sorted(_PLACE, key=len, reverse=True))
 _has_weekday = re.compile(r"\b(?:(?:mon|tue|wed|thu|fri|sat|sun)(?:[a-z]*day|s|rs)?\b|(?:mo|di|mi|do|fr|sa|so)[.,] ?\d|"
                           r"(?:lun|mar|mi?er|mer|jeu|gio|ven|vie|sab|sam|dom|dim)[a-z]*[ ,]|(?:пн|вт|ср|чт|пт|сб|вс)\b)|"
                           r"tag\b|周|曜|星期|[(（][月火水木金土日월화수목금토일]")  # fmt: skip
-_WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun", "tag", *(day + sign for day in ("mo", "di", "mi", "do", "fr",
-             "sa", "so") for sign in ".,"), "lun", "mar", "mer", "mier", "jeu", "gio", "ven", "vie", "saba", "sam", "dom",
+_WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun", "tag", "mo.", "di.", "mi.", "do.", "fr.", "sa.",
+             "so.", "lun", "mar", "mer", "mier", "jeu", "gio", "ven", "vie", "saba", "sam", "dom",
              "dim", "周", "曜", "星期", *(sign + day for sign in "(（" for day in "月火水木金土日월화수목금토일"),
              "пн", "вт", "ср", "чт", "пт", "сб", "вс")  # fmt: skip
 """Without any of which, in small letters, a text has none; `usable` is no Saturday."""

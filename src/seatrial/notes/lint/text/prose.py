@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import TypeVar
 
 from seatrial.notes.lint import means
-from seatrial.notes.lint.models.devices import OF_DEVICES_SOLD, device_named, presets_in
+from seatrial.notes.lint.models.devices import OF_DEVICES_SOLD, device_cues, device_named, preset_cues, presets_in
 from seatrial.notes.lint.once import once
 from seatrial.notes.lint.text import exceptions
 from seatrial.notes.lint.text.sentences import Sentence, sentences
@@ -106,6 +106,7 @@ def peaks_in(lines: Iterable[str]) -> list[float]:
     return [float(next(filter(None, match.groups()))) for line in said for match in _PEAK.finditer(line)]
 
 
+_FIGURES = " .0123456789"
 MOST_ABOVE, LONGEST = 12, 2000
 """Lines that belong to a table below them; letters of one that patterns look at."""
 
@@ -124,8 +125,10 @@ class Prose:
     def letters(self) -> str:
         """The whole text in small letters: patterns without one of whose words in it no line has to be asked for.
 
-        What stands between two commas or pipes is there once: most of a long table is the same in row after row."""
-        return "\n".join({*",".join(self.lines).casefold().replace("|", ",").split(",")})
+        What stands between two commas or pipes is there once, and figures are not: most of a long table is the same in row
+        after row, and no pattern looks for a bare number."""
+        parts = {*",".join(self.lines).casefold().replace("|", ",").split(",")}
+        return "\n".join([part for part in parts if part.strip(_FIGURES)])
 
     def has(self, *words: str) -> bool:
         letters = self.letters
@@ -228,7 +231,8 @@ class Prose:
     @once
     def peaks(self) -> list[float]:
         """The TFLOPs that the text says devices can do at most, where it names none that is known."""
-        return [] if presets_in("\n".join(self.lines).lower()) else peaks_in(self.spoken)
+        known = self.has(*preset_cues()) and presets_in("\n".join(self.lines).lower())
+        return [] if known or not self.has("peak", "flop") else peaks_in(self.spoken)
 
     @once
     def exceptions(self) -> list[tuple[frozenset[float], str]]:
@@ -289,7 +293,7 @@ class Prose:
     @once
     def device(self) -> Device | None:
         """The one device that the file names; none when it names several, or elsewhere."""
-        named = device_named(_ADDRESS.sub("]", "\n".join(self.lines)))
+        named = device_named(_ADDRESS.sub("]", "\n".join(self.lines))) if self.has(*device_cues()) else None
         return named if self.whole is None or named is None or self.whole.device == named else None
 
     @once
