@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from seatrial.notes.read import import_file
 from seatrial.notes.read.sentences import read_sentence
 
 SHAPE = {"layers": 40, "hidden": 5120, "heads": 40, "seq": 4096, "gbs": 1024}
@@ -60,3 +61,15 @@ def test_a_chapter_on_what_recomputation_costs_says_of_no_run_that_it_did_it(tit
 def test_settings_in_other_words(text: str, said: dict[str, Any]):
     found = read_sentence(text)
     assert {name: found.get(name) for name in said} == said
+
+
+@pytest.mark.parametrize(("headings", "row", "mbs", "gbs"), [
+    ("seq | cp | dp | batch | accum | step (s) | tok/s/GPU", "8192 | 1 | 32 | 512 | 16 | 17.52 | 7482", 1, 512),
+    ("seq | cp | dp | batch | accum | step (s) | tok/s/GPU", "8192 | 1 | 32 | 2 | 16 | 35.04 | 7482", 2, 1024),
+    ("séq. | lot | accum. | s/pas | jetons/s", "1024 | 16 | 16 | 10.65 | 24692", 16, 256),
+])  # fmt: skip
+def test_a_batch_beside_the_accumulation_is_what_rate_and_time_show(tmp_path, headings: str, row: str, mbs: int, gbs: int):
+    path = tmp_path / "notes.md"
+    path.write_text(f"| {headings} |\n|{'---|' * (headings.count('|') + 1)}\n| {row} |\n", encoding="utf-8")
+    (record,) = import_file(path).records
+    assert (record.mbs, record.gbs) == (mbs, gbs)

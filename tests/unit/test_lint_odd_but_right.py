@@ -164,3 +164,31 @@ def test_a_list_of_hardware_has_what_devices_are_sold_with(tmp_path: Path):
     path = tmp_path / "notes.md"
     path.write_text(HARDWARE)
     assert [one for one in look_at([str(path)])[0] if one.level == "error"] == []
+
+
+WEAK = "# Scaling\n\n4096 tokens, 256 sequences a step on 16 GPUs.\n\n" + table("""
+    GPU  GPUs  price  GBS  s/step  tok/s  $ for 1B
+    A100  16  1.49  256  15.00  69905  94.7
+    H100  16  2.49  256  6.00  174763  63.3
+    H100  64  2.49  256  1.60  655360  67.5
+    B200  16  4.89  256  2.70  388362  55.9
+""") + "\n"
+JOBS = "# Jobs\n\n" + table("""
+    job  GPUs  days  GPU-h
+    a  64  4.0  6,144
+    b  96  5.0  11,520
+    c  64  8.0  12,288
+    d  128  2.0  6,144
+""") + "\n"
+
+
+@pytest.mark.parametrize("note", [
+    WEAK + "With 16 GPUs that is 3.7 % more tokens/s than the H100 of the other cloud.\n",
+    WEAK + "The B200 is 1.96x the price of the H100 at 16 GPUs.\n",
+    "A run over 300B tokens takes 262 h, times 256 GCDs times 0.5: 33.5k GPU-hours from the allocation.\n",
+    JOBS + "Reserve of 15 %: 5,414 GPU-h. Together 41,510 GPU-h.\n",
+    JOBS + "Sum: 36,096 GPU hours in 19.0 days on 64 GPUs and more.\n",
+    "Llama-3.1-405B: 126 layers (`--decoder-first-pipeline-num-layers 7`), hidden 16384, 128 heads, 405.9B params.\n\n" + JOBS,
+])
+def test_a_sentence_of_something_more_than_the_rows(lint, note: str) -> None:
+    assert [one for one in lint(note) if one.level == "error"] == []

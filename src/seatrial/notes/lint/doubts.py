@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
+from seatrial.notes.lint import digits
 from seatrial.notes.lint.findings import SURE, Finding
 from seatrial.notes.lint.sheet import Sheet
 
@@ -63,9 +64,17 @@ def weigh(found: Iterable[Finding]) -> list[Finding]:
             for one in found if shapes[one.file, one.message] < 2]  # fmt: skip
 
 
+LEAST = 0.02
+"""From which share on one changed digit is a slip, and not what means over other steps differ by."""
+
+
 def _is_open(one: Finding) -> bool:
     if one.code in DOUBTFUL or one.ground == "open":
         return True
+    if one.slip == "one digit changed" and one.ground not in SURE:
+        printed, proposed = (digits.alone(text or "") for text in (one.printed, one.proposed))
+        if printed and proposed and abs(printed / proposed - 1) < LEAST:
+            return True
     if one.code in OPEN and one.proposed is None:
         return one.slip is None
     if one.code in BATCHES and one.ground not in SURE and one.slip is not None and one.slip.startswith(ELSEWHERE):

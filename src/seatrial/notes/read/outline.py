@@ -35,7 +35,8 @@ _SETS_UP = frozenset(
     "modele reglages hyperparametres umgebung aufbau versuchsaufbau versuchsumgebung konfiguration modell "
     "hyperparameter einstellungen ambiente configurazione modello architettura iperparametri impostazioni "
     "configuracao arquitetura hiperparametros omgeving configuratie opstelling srodowisko konfiguracja "
-    "среда окружение конфигурация модель настроики оборудование 環境 実験環境 計測環境 設定 実験設定 構成 モデル 环境 实验环境 硬件环境 "
+    "среда окружение конфигурация модель настроики оборудование "
+    "環境 実験環境 計測環境 設定 実験設定 構成 モデル 环境 实验环境 硬件环境 "
     "配置 实验配置 设置 实验设置 模型 환경 실험환경 설정 모델".split()
 )
 _BESIDE = frozenset(

@@ -19,7 +19,8 @@ from seatrial.notes.labels import is_mixture, label_parameters
 from seatrial.notes.read.sentences import SHAPE, Hints, is_of, read_sentence
 from seatrial.notes.read.sound import MOST_COUNTED
 from seatrial.record import Record, Stated
-from seatrial.tables.headings import is_any_batch, read_heading
+from seatrial.tables.headings import accumulates, is_any_batch, read_heading
+from seatrial.tables.worded import heading_in_english
 
 TOLD = (*SHAPE, "vocab", "seq", "gbs")
 """A layout is as often spoken of as it is used: sentences tell none."""
@@ -133,7 +134,10 @@ class Told:
 
 
 def of_all(record: Record, hints: Hints) -> Record:
-    """With the `batch` beside the accumulation as the global one, where a sentence says what the micro-batch is."""
+    """With the `batch` beside the accumulation as what rate and time show it to be, else as the global one, where a sentence
+    says what the micro-batch is."""
+    if (shown := _by_rate(record)) is not None:
+        return shown
     if not record.mbs or "mbs" in record.inferred or not _is_any_batch(tuple(record.printed)):
         return record
     said = hints.nearest(record, "mbs", surely=True)
@@ -143,11 +147,37 @@ def of_all(record: Record, hints: Hints) -> Record:
     return record.changed({"gbs": record.mbs, "mbs": said[0], "inferred": inferred})
 
 
+SAME = 0.03
+"""By how much means over other steps differ at most."""
+
+
+def _by_rate(record: Record) -> Record | None:
+    """None where rate and time do not tell, or tell what was read."""
+    printed, seconds, each = record.mbs or record.gbs, record.sec_per_it, record.tokens_per_s_per_process
+    world = record.gpus or (record.dp or 0) * (record.tp or 1) * (record.pp or 1) * (record.cp or 1)
+    rate = record.tokens_per_s or (each or 0.0) * world
+    if not printed or not seconds or not rate or not record.seq or not _is_any_batch(tuple(record.printed)):
+        return None
+    counts = (cell.strip() for heading, cell in record.printed.items() if accumulates(heading))
+    steps = next((int(cell) for cell in counts if cell.isdecimal() and len(cell) < 6), 0)
+    whole, replicas = rate * seconds / record.seq, record.dp or record.gpus or 1
+    if steps < 2:
+        return None
+    if record.mbs and record.mbs == printed and abs(whole / printed - 1) < SAME:
+        one, rest = divmod(printed, replicas * steps)
+        inferred = tuple(sorted({*record.inferred, "mbs"} - {"gbs"}))
+        return record.changed({"gbs": printed, "mbs": one if one and not rest else None, "inferred": inferred})
+    if not record.mbs and abs(whole / (printed * steps * replicas) - 1) < SAME:
+        inferred = tuple(sorted({*record.inferred, "gbs"} - {"mbs"}))
+        return record.changed({"gbs": printed * steps * replicas, "mbs": printed, "inferred": inferred})
+    return None
+
+
 @lru_cache(maxsize=4096)
 def _is_any_batch(headings: tuple[str, ...]) -> bool:
     """Whether one column is of batches, and does not say of which."""
     batches = [heading for heading in headings if read_heading(heading).field in ("gbs", "mbs")]
-    return len(batches) == 1 and is_any_batch(batches[0])
+    return len(batches) == 1 and any(map(is_any_batch, (batches[0], heading_in_english(batches[0], surely=True))))
 
 
 def _flows(line: str) -> bool:

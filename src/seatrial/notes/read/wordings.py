@@ -34,7 +34,7 @@ Wording = tuple[tuple[str, str], ...]
 
 _SURE: dict[str, Wording] = {
     "layers": (
-        ("layer", rf"\b(?:num_|n_?)?(?:hidden_)?layers?{_IS}{_N}{_NO_STAGE}"),
+        ("layer", rf"(?<!pipeline-num-)(?<!recompute-num-)(?<!mtp-num-)\b(?:num_|n_?)?(?:hidden_)?layers?{_IS}{_N}{_NO_STAGE}"),
         (" layer|-layer", rf"{_N}[ -](?:transformer |decoder |encoder |hidden )?layers?\b{_NO_STAGE}"),
         ("block", rf"{_N} (?:transformer |decoder )?blocks\b"),
         ("=", rf"\bl\s?=\s?{_N}"),

@@ -25,8 +25,8 @@ from seatrial.notes.lint.phases.quantities import AMOUNTS, DEVICE, FIELDS, Equat
 from seatrial.notes.lint.phases.totals import is_aggregate
 from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
+from seatrial.notes.lint.text.figures import FACTOR, in_another_unit, plain
 from seatrial.notes.lint.text.figures import figures as spoken
-from seatrial.notes.lint.text.figures import in_another_unit, plain
 from seatrial.notes.lint.text.sentences import ABBREVIATED
 from seatrial.notes.read.listed import is_row_of_commas
 from seatrial.tables.headings import NUMBER, clean, decimal
@@ -307,6 +307,9 @@ def _judged(file: str, sentence: str, figures: list[Figure], before: list[Figure
     if best is None or not own and _OTHERS.search(sentence) and len(clear) > 1:
         return
     figure, right, why = best
+    if _is_a_sum(figure.text, lines) or any(abs(abs(math.log(float(decimal(match[1])))) - abs(broken[0][1])) < NEAR
+                                            for match in FACTOR.finditer(sentence) if float(decimal(match[1]))):  # fmt: skip
+        return
     if figure.kind == "hours" and why.startswith(" (those are"):
         hours = figure.value * (24.0 if "days" in why else 1 / 24)
         right = in_another_unit(figure.text, plain(sentence).partition(figure.text)[2], hours) or right
@@ -315,6 +318,24 @@ def _judged(file: str, sentence: str, figures: list[Figure], before: list[Figure
     message = f"{figure.text} -> {right}{why}: by {what} it is {right}"
     yield Finding(file=file, line=figure.line, code="aggregate", level="error", message=message, column=figure.kind,
                   printed=figure.text, proposed=right)  # fmt: skip
+
+
+def _is_a_sum(text: str, lines: tuple[str, ...]) -> bool:
+    """Whether a column of a table that stands there adds up to it: devices come and go in a log of weeks."""
+    whole = digits.alone(text.replace(" ", "")) if sum(map(str.isdigit, text)) > 3 else None
+    columns: dict[int, float] = {}
+    for line in (*lines, "") if whole else ():
+        if line.lstrip()[:1] == "|":
+            for at, cell in enumerate(line.split("|")):
+                columns[at] = columns.get(at, 0.0) + (digits.alone(cell.strip()) or 0.0)
+        elif any(value and abs(value / whole - 1) < CLOSE for value in columns.values()):  # type: ignore[operator]
+            return True
+        else:
+            columns = {}
+    return False
+
+
+CLOSE = 0.001
 
 
 @functools.lru_cache(maxsize=512)

@@ -30,6 +30,8 @@ _SCALE = re.compile(
     r"mil (?:millones|milhoes|mln)(?: de)?|miles de millones(?: de)?|bi(?:lhoes)?(?: de)?|"
     r"mld\.?|mlrd\.?|млрд\.?|миллиард\w*)|(?P<t>T(?![FPBi])|trillions?|trilhoes|billones|Bio\.?|трлн\.?|兆|万亿|萬億|조)|"
     r"(?P<wan>万|萬|만)|(?P<yi>億|亿|억))(?:(?![a-z])|(?=tok))", re.IGNORECASE)  # fmt: skip
+FACTOR = re.compile(rf"(?:\b(?:times|mal|fois|por|per|veces|volte|keer|razy|на)|[x×*·÷/]) ?({NUMBER.pattern})(?![\d.,]*\d)")
+"""What a product says that it has: `262 h, times 256 GCDs times 0.5`."""
 _CASED = {"m": "M", "b": "B", "t": "T"}
 """Letters that stand for many only as capitals."""
 _TIMES = {"k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12, "wan": 1e4, "yi": 1e8}

@@ -40,9 +40,14 @@ AS_A_LOSS = re.compile(r"(?:costs?|kostet\w*|coute\w*|cuesta|costa|kost|kosztuje
 """`costs us 14 %`, which is no money."""
 _SO_MANY = re.compile(r"\s?(?:x|×|times|mal|fois|veces|keer|volte|раза?)?\s?(?:as many|as much|zoveel|so viele?|autant d|"
                       r"tant[oaie]s? |больше|more)\s?(?!fast|quick)", re.IGNORECASE)  # fmt: skip
-_KINDS = {"money": ("money", "price of tokens", "price of samples"), "energy": ("energy", "energy of a token", "carbon"),
+_KINDS = {"price": ("price of a device hour", "price of a node hour", "price of an hour"),
+          "money": ("money", "price of tokens", "price of samples"), "energy": ("energy", "energy of a token", "carbon"),
           "power": ("power", "power of a device"), "memory": ("memory",), "device hours": ("device hours", "node hours"),
           "hours": ("hours", "hours of a token")}
+_OF_THE_PRICE = re.compile(r"\s?(?:x|×|times|-?fach\w*|mal|fois|veces|keer|volte|%)?\s?(?:of |de |del |des )?(?:the |its |der |"
+                           r"die |den |le |la |el |il |lo |o )?(?:list )?(?:price|preis|prix|precio|prezzo|preco|prijs|цен)",
+                           re.IGNORECASE)  # fmt: skip
+"""`1.96x the price`, of an hour of a device."""
 _ASIDE = re.compile(r"\([^()]*(?:\)|$)")
 _ENDS = re.compile(r"[,;:.()] | (?:and|und|et|y|e|en|и|but|while|for) ")
 _BUT = re.compile(r"[,;] (?:but|pero|aber|doch|mais|ma|mas|maar|но|ale|men|while|whereas|though)\b")
@@ -80,6 +85,8 @@ def kind_of(text: str, claim: Claim, start: int, end: int) -> str:
             gap = match.start() - stop if match.start() >= stop else 1.5 * (claim.start - match.end()) + 4
             nearest.append((gap, kind))
     gap, kind = min(nearest, default=(0.0, ""))
+    if kind == "money" and _OF_THE_PRICE.match(text, stop):
+        return "price"
     so_many = _SO_MANY.match(text, stop)
     if so_many is not None and kind in ("money", "hours", "device hours") and not _PATTERNS[kind].match(text, so_many.end()):
         return "other"  # `1.5 times as many units`

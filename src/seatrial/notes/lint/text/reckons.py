@@ -25,7 +25,7 @@ from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.lint.text.claims import scope_of
 from seatrial.notes.lint.text.columns_of import Columns
-from seatrial.notes.lint.text.figures import Figure, figures
+from seatrial.notes.lint.text.figures import FACTOR, Figure, figures
 from seatrial.notes.lint.text.mentions import mentions, spoken_of
 from seatrial.notes.lint.text.sentences import Sentence
 from seatrial.notes.read.sentences import read_sentence
@@ -292,6 +292,9 @@ def _judged(file: str, sentence: Sentence, its: dict[str, list[Figure]], near: d
     one, slip = known[chosen][-1], slips.get(chosen)
     off = abs(first.off)
     mistaken = any(abs(off - math.log(times)) < 0.03 for times in MISTAKEN)
+    if any(abs(off - abs(math.log(float(decimal(match[1]))))) < NEAR + first.open_ for match in FACTOR.finditer(sentence.text)
+           if float(decimal(match[1]))):  # fmt: skip
+        return  # `262 h, times 256 GCDs times 0.5`
     if others and slip is None or off < (CLEARLY if slip and one.fine > 2 else OFF) + first.open_ or (
             off > math.log(FAR) and slip is None and not mistaken):  # fmt: skip
         return

@@ -24,7 +24,7 @@ from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.lint.text.columns_of import Column, Columns
 from seatrial.notes.lint.text.figures import Figure, figures, plain
 from seatrial.notes.lint.text.sentences import Sentence
-from seatrial.tables.headings import NUMBER
+from seatrial.tables.headings import NUMBER, decimal
 
 FEWEST, MOST_ROWS, MOST_LISTED = 2, 500, 12
 IN_ALL = re.compile(r"\b(?:in total|totals?|total(?:ling|led)|all in all|sums? (?:up )?to|adds? up to|combined|"
@@ -86,11 +86,23 @@ def check(sheet: Sheet) -> list[Finding]:
             tables = [rows for rows in sheet.tables_of(file) if rows[0].key not in sheet.thinned]
             for sentence in text.sentences if tables else ():
                 if IN_ALL.search(sentence.text):
-                    found += _sentence(sentence, text.lines, tables, file)
+                    found += [one for one in _sentence(sentence, text.lines, tables, file) if not _with_more(one, text.lines)]
             for number, line in text.said if tables else ():
                 if line[:1] in "#ITSGИ" and _LIST_OF_TOTALS.fullmatch(line):
                     found += _listed(text.lines, number, tables, file)
     return found
+
+
+def _with_more(one: Finding, lines: tuple[str, ...]) -> bool:
+    """Whether a total has something besides the rows, as its line tells: `Reserve of 15 %: 63,048 GPU-h. Together 483,370`."""
+    printed, rows = (digits.alone(text or "") for text in (one.printed, one.proposed))
+    if one.line is None or not printed or not rows or printed <= rows:
+        return False
+    shown = [(float(decimal(match[0])), lines[one.line - 1][match.end() :].lstrip()[:1])
+             for match in NUMBER.finditer(lines[one.line - 1])]  # fmt: skip
+    more = 0.5 * 10.0 ** -digits.places(one.printed or "") / printed
+    return any(abs(value / (printed - rows) - 1) < CLOSELY or sign == "%" and abs((1 + value / 100) * rows / printed - 1) < (
+        CLOSELY + 3 * more) for value, sign in shown if value)
 
 
 def _sentence(sentence: Sentence, lines: tuple[str, ...], tables: list[list[Row]], file: str) -> Iterator[Finding]:
