@@ -501,3 +501,11 @@ def test_many_devices_that_are_no_multiple_of_a_replica_are_looked_at_in_no_time
     before = time.process_time()
     look_at([str(tmp_path / "n.md"), str(tmp_path / "long.log")])
     assert time.process_time() - before < 2
+
+
+@pytest.mark.parametrize(("name", "text"), [
+    ("t.md", "8gCO₂ per kWh 1e-308MWh 6tCO\n"),
+    ("t.csv", ",,,,,c,,global_b,seq_,iter_time,token_s,t\n,,,,,,,256,4096,3.33,314164,\n,,,,,,,32,2,1,16\n"),
+])
+def test_figures_that_no_law_can_be_worked_out_of(tmp_path, name, text):
+    assert "rule-failed" not in {one.code for one in look_at([str(written(tmp_path / name, text))])[0]}

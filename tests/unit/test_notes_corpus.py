@@ -42,7 +42,7 @@ READ_WRONG = {"wharf": {"HOWTO-layouts:36 mbs"}, "taffrail": {"tpu-pods:14 token
               "thwart": {*(f"Training_throughput:{line} seq" for line in (10, 12, 14)),
                          *(f"scaling_lumi:{line} mbs" for line in (24, 25, 26))}}  # fmt: skip
 """Of 43,000 values: micro-batches of a replica and sequences of a device and step, the figure before a change for the one after
-it, 18B tokens a day of 18.4, a batch worked out for a length that no cell says, one that the text gives and the row's own counts
+it, 18B tokens a day of 18.4, a batch worked out for a length that no cell says, one that the text gives and the row's counts
 deny, a `lot` beside the accumulation where nobody counts the cards, and one length of two that a line gives to two models."""
 
 

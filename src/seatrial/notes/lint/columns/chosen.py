@@ -132,7 +132,9 @@ def repair(row: Row, name: str, value: object, broken: list[Broken]) -> Repair |
 
 
 def _by_a_zero(value: object, was: object, column: list[int | float | str | None]) -> bool:
-    if not isinstance(value, int) or not isinstance(was, int) or was in column or 10 not in (was / value, value / was):
+    if not isinstance(value, int) or not isinstance(was, int) or was in column or value * was == 0:
+        return False
+    if value != 10 * was and was != 10 * value:
         return False
     return value in column or value & (value - 1) == 0 != was & (was - 1)
 

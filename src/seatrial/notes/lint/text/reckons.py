@@ -291,6 +291,8 @@ def _judged(file: str, sentence: Sentence, its: dict[str, list[Figure]], near: d
         return
     one, slip = known[chosen][-1], slips.get(chosen)
     off = abs(first.off)
+    if off > math.log(digits.MOST_WORKED_OUT):
+        return  # nobody mistakes one for the other
     mistaken = any(abs(off - math.log(times)) < 0.03 for times in MISTAKEN)
     if any(abs(off - abs(math.log(float(decimal(match[1]))))) < NEAR + first.open_ for match in FACTOR.finditer(sentence.text)
            if float(decimal(match[1]))):  # fmt: skip
