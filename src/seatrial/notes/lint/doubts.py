@@ -64,8 +64,8 @@ def weigh(found: Iterable[Finding]) -> list[Finding]:
             for one in found if shapes[one.file, one.message] < 2]  # fmt: skip
 
 
-LEAST = 0.02
-"""From which share on one changed digit is a slip, and not what means over other steps differ by."""
+LEAST, FINE = 0.02, 4
+"""From which share on one changed digit is a slip, and not what means over other steps differ by; of so many it always is."""
 
 
 def _is_open(one: Finding) -> bool:
@@ -73,7 +73,7 @@ def _is_open(one: Finding) -> bool:
         return True
     if one.slip == "one digit changed" and one.ground not in SURE:
         printed, proposed = (digits.alone(text or "") for text in (one.printed, one.proposed))
-        if printed and proposed and abs(printed / proposed - 1) < LEAST:
+        if printed and proposed and abs(printed / proposed - 1) < LEAST and len((one.printed or "").strip("0.")) < FINE:
             return True
     if one.code in OPEN and one.proposed is None:
         return one.slip is None

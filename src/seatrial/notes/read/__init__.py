@@ -30,6 +30,7 @@ from seatrial.notes.read.markdown import read_markdown
 from seatrial.notes.read.runs import Run
 from seatrial.notes.read.series import runs_of_json, runs_of_rows
 from seatrial.notes.read.sound import sound
+from seatrial.notes.read.told import by_rates
 from seatrial.record import Record
 from seatrial.tables import Problem
 from seatrial.tables.csvjson import read_json
@@ -68,7 +69,7 @@ def import_file(path: str | os.PathLike[str], *, largest_mib: float = LARGEST_MI
 def iter_file(path: str | os.PathLike[str], *, largest_mib: float = LARGEST_MIB, each: bool = False,
               format: str | os.PathLike[str] | None = None) -> Iterator[Record | Problem]:
     """Records and problems in the order of the file, one at a time. `format`: a log's, as a TOML file of one's own."""
-    return sound(_read(Path(path), largest_mib, each, format))
+    return by_rates(sound(_read(Path(path), largest_mib, each, format)))
 
 
 def _read(path: Path, largest_mib: float, each: bool, format: str | os.PathLike[str] | None) -> Iterator[Record | Problem]:

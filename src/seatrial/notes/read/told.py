@@ -11,7 +11,7 @@ line and is marked as inferred.
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -19,6 +19,7 @@ from seatrial.notes.labels import is_mixture, label_parameters
 from seatrial.notes.read.sentences import SHAPE, Hints, is_of, read_sentence
 from seatrial.notes.read.sound import MOST_COUNTED
 from seatrial.record import Record, Stated
+from seatrial.tables import Problem
 from seatrial.tables.headings import accumulates, is_any_batch, read_heading
 from seatrial.tables.worded import heading_in_english
 
@@ -134,10 +135,7 @@ class Told:
 
 
 def of_all(record: Record, hints: Hints) -> Record:
-    """With the `batch` beside the accumulation as what rate and time show it to be, else as the global one, where a sentence
-    says what the micro-batch is."""
-    if (shown := _by_rate(record)) is not None:
-        return shown
+    """With the `batch` beside the accumulation as the global one, where a sentence says what the micro-batch is."""
     if not record.mbs or "mbs" in record.inferred or not _is_any_batch(tuple(record.printed)):
         return record
     said = hints.nearest(record, "mbs", surely=True)
@@ -151,26 +149,65 @@ SAME = 0.03
 """By how much means over other steps differ at most."""
 
 
-def _by_rate(record: Record) -> Record | None:
-    """None where rate and time do not tell, or tell what was read."""
-    printed, seconds, each = record.mbs or record.gbs, record.sec_per_it, record.tokens_per_s_per_process
+def by_rates(found: Iterable[Record | Problem]) -> Iterator[Record | Problem]:
+    """With the `batch` beside the accumulation as what the rates and times of its table show it to be, in all of its rows; of
+    a table as many rows as that are looked at together."""
+    held: list[Record | Problem] = []
+    table: int | None = None
+    for one in found:
+        new = isinstance(one, Record) and (one.table != table or len(held) == MOST_AT_ONCE or not _is_open(tuple(one.printed)))
+        if new and held:
+            yield from _shown(held)
+            held = []
+        if isinstance(one, Record) and _is_open(tuple(one.printed)) or held:
+            held.append(one)
+            table = one.table if isinstance(one, Record) else table
+        else:
+            yield one
+    yield from _shown(held)
+
+
+MOST_AT_ONCE = 200
+
+
+@lru_cache(maxsize=4096)
+def _is_open(headings: tuple[str, ...]) -> bool:
+    return any(map(accumulates, headings)) and _is_any_batch(headings)
+
+
+def _shown(found: list[Record | Problem]) -> Iterator[Record | Problem]:
+    told = {whole for one in found if isinstance(one, Record) and (whole := _is_whole(one)) is not None}
+    for one in found:
+        yield _batched(one, *told) if isinstance(one, Record) and len(told) == 1 else one
+
+
+def _is_whole(record: Record) -> bool | None:
+    """Whether the batch is the global one, by the row's own rate and time; None where they do not tell."""
+    printed, steps, seconds = record.mbs or record.gbs, _steps(record), record.sec_per_it
     world = record.gpus or (record.dp or 0) * (record.tp or 1) * (record.pp or 1) * (record.cp or 1)
-    rate = record.tokens_per_s or (each or 0.0) * world
-    if not printed or not seconds or not rate or not record.seq or not _is_any_batch(tuple(record.printed)):
+    rate = record.tokens_per_s or (record.tokens_per_s_per_process or 0.0) * world
+    if not printed or steps < 2 or not seconds or not rate or not record.seq:
         return None
+    whole = rate * seconds / record.seq
+    ways = {printed: True, printed * steps * (record.dp or record.gpus or 1): False}
+    return next((way for batch, way in ways.items() if abs(whole / batch - 1) < SAME), None)
+
+
+def _steps(record: Record) -> int:
     counts = (cell.strip() for heading, cell in record.printed.items() if accumulates(heading))
-    steps = next((int(cell) for cell in counts if cell.isdecimal() and len(cell) < 6), 0)
-    whole, replicas = rate * seconds / record.seq, record.dp or record.gpus or 1
-    if steps < 2:
-        return None
-    if record.mbs and record.mbs == printed and abs(whole / printed - 1) < SAME:
-        one, rest = divmod(printed, replicas * steps)
-        inferred = tuple(sorted({*record.inferred, "mbs"} - {"gbs"}))
-        return record.changed({"gbs": printed, "mbs": one if one and not rest else None, "inferred": inferred})
-    if not record.mbs and abs(whole / (printed * steps * replicas) - 1) < SAME:
+    return next((int(cell) for cell in counts if cell.isdecimal() and len(cell) < 6), 0)
+
+
+def _batched(record: Record, whole: bool) -> Record:
+    printed, replicas = record.mbs or record.gbs, (record.dp or record.gpus or 1) * _steps(record)
+    if not printed or not replicas or whole == (record.gbs == printed):
+        return record
+    if not whole:
         inferred = tuple(sorted({*record.inferred, "gbs"} - {"mbs"}))
-        return record.changed({"gbs": printed * steps * replicas, "mbs": printed, "inferred": inferred})
-    return None
+        return record.changed({"gbs": printed * replicas, "mbs": printed, "inferred": inferred})
+    one, rest = divmod(printed, replicas)
+    inferred = tuple(sorted({*record.inferred, "mbs"} - {"gbs"}))
+    return record.changed({"gbs": printed, "mbs": one if one and not rest else None, "inferred": inferred})
 
 
 @lru_cache(maxsize=4096)

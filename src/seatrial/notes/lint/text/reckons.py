@@ -275,6 +275,7 @@ def _judged(file: str, sentence: Sentence, its: dict[str, list[Figure]], near: d
                 end := _which(sentence.text, parts, its, known)) is not None:  # fmt: skip
             off, open_ = offs[0] if len(ways) == 1 else offs[-1] if result == "device hours" else offs[end or 0]
             broken.append(_Broken(result, parts, off, open_))
+    broken = [one for one in broken if abs(one.off) < math.log(digits.MOST_WORKED_OUT)]  # nobody mistakes one for the other
     if not broken or any(one.bound for kind in {broken[0].result, *broken[0].parts} for one in known[kind]):
         return
     first = broken[0]
@@ -291,8 +292,6 @@ def _judged(file: str, sentence: Sentence, its: dict[str, list[Figure]], near: d
         return
     one, slip = known[chosen][-1], slips.get(chosen)
     off = abs(first.off)
-    if off > math.log(digits.MOST_WORKED_OUT):
-        return  # nobody mistakes one for the other
     mistaken = any(abs(off - math.log(times)) < 0.03 for times in MISTAKEN)
     if any(abs(off - abs(math.log(float(decimal(match[1]))))) < NEAR + first.open_ for match in FACTOR.finditer(sentence.text)
            if float(decimal(match[1]))):  # fmt: skip

@@ -86,7 +86,8 @@ def check(sheet: Sheet) -> list[Finding]:
             tables = [rows for rows in sheet.tables_of(file) if rows[0].key not in sheet.thinned]
             for sentence in text.sentences if tables else ():
                 if IN_ALL.search(sentence.text):
-                    found += [one for one in _sentence(sentence, text.lines, tables, file) if not _with_more(one, text.lines)]
+                    told = [*_sentence(sentence, text.lines, tables, file)]
+                    found += [] if any(_with_more(one, text.lines) for one in told) else told
             for number, line in text.said if tables else ():
                 if line[:1] in "#ITSGИ" and _LIST_OF_TOTALS.fullmatch(line):
                     found += _listed(text.lines, number, tables, file)
@@ -98,11 +99,8 @@ def _with_more(one: Finding, lines: tuple[str, ...]) -> bool:
     printed, rows = (digits.alone(text or "") for text in (one.printed, one.proposed))
     if one.line is None or not printed or not rows or printed <= rows:
         return False
-    shown = [(float(decimal(match[0])), lines[one.line - 1][match.end() :].lstrip()[:1])
-             for match in NUMBER.finditer(lines[one.line - 1])]  # fmt: skip
-    more = 0.5 * 10.0 ** -digits.places(one.printed or "") / printed
-    return any(abs(value / (printed - rows) - 1) < CLOSELY or sign == "%" and abs((1 + value / 100) * rows / printed - 1) < (
-        CLOSELY + 3 * more) for value, sign in shown if value)
+    shown = [float(decimal(match[0])) for match in NUMBER.finditer(lines[one.line - 1])]
+    return any(value and abs(value / (printed - rows) - 1) < CLOSELY for value in shown)
 
 
 def _sentence(sentence: Sentence, lines: tuple[str, ...], tables: list[list[Row]], file: str) -> Iterator[Finding]:
