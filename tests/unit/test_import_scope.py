@@ -148,3 +148,8 @@ def test_the_dates_of_a_diary_are_sections(notes, days):
 def test_a_date_without_a_table_of_its_own_is_text(notes):
     text = "sequence length = 2048\n\n4 March\n\n| nodes | TP | s/it |\n|--|--|--|\n| 4 | 2 | 1.25 |\n"
     assert [(one.seq, one.section) for one in notes(text).records] == [(2048, "")]
+
+
+def test_the_shape_of_one_model_is_not_that_of_another_which_a_heading_names(notes):
+    text = f"Llama-3-8B (32 layers, hidden 4096) on one node.\n\n{TABLE}\n## Larger model: Llama-3-70B\n\n{TABLE}"
+    assert [(r.layers, r.hidden) for r in notes(text).records] == [(32, 4096), (None, None)]

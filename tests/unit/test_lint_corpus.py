@@ -9,7 +9,8 @@ HALVES = sorted(path.parent.name for path in notes_corpus.NOTES.glob("*/clean"))
 PARTLY = {"forepeak": (0.93, 0.8, 0.8), "quarter": (0.92, 0.8, 0.8), "gaff": (0.95, 0.8, 0.7), "hatch": (0.94, 0.8, 0.8),
           "plimsoll": (0.93, 0.8, 0.8), "lanyard": (0.87, 0.72, 0.8), "spinnaker": (0.87, 0.77, 0.8),
           "transom": (0.83, 0.73, 0.7), "thwart": (0.85, 0.64, 0.8), "bilge": (0.75, 0.68, 0.8), "cleat": (0.85, 0.71, 0.8),
-          "stem": (0.93, 0.79, 0.8), "garboard": (0.84, 0.73, 0.8), "scantling": (0.81, 0.62, 0.8)}  # fmt: skip
+          "stem": (0.93, 0.79, 0.8), "garboard": (0.84, 0.73, 0.8), "scantling": (0.81, 0.62, 0.8),
+          "keelson": (0.9, 0.8, 0.8), "ratline": (0.84, 0.76, 0.7)}  # fmt: skip
 """Flagged, explained and warnings that are true of halves whose causes are not all mended."""
 
 

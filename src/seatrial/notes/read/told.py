@@ -54,9 +54,9 @@ class Told:
         if record.table is None or record.source_line is None:
             return record
         line, record = record.source_line, of_all(record, self.hints)
-        key = record.table, record.size_label
+        key = record.table, record.size_label or _of_heading(record.section)
         if key not in self._found:
-            self._found[key] = self._nearest(line, record.size_label)
+            self._found[key] = self._nearest(line, key[1])
         found = {name: stated for name, stated in self._found[key].items()
                  if name not in asked and getattr(record, name) is None}  # fmt: skip
         for name in _denied(record, found):
@@ -132,6 +132,16 @@ class Told:
     def _line_of(self, first: int, name: str, value: object) -> int:
         whole = self._paragraph(first)
         return next((at for at in whole if read_sentence(self.hints.lines[at - 1]).get(name) == value), first)
+
+
+_SIZE = re.compile(r"(?<![\w.])\d{1,3}(?:\.\d)?B(?!\w)")
+
+
+@lru_cache(maxsize=1024)
+def _of_heading(section: str) -> str:
+    """The one size that the innermost heading names: under `Larger model: Llama-3-70B` no layers of an 8B above it hold."""
+    named = {*_SIZE.findall(section.rpartition(" / ")[2])}
+    return named.pop() if len(named) == 1 else ""
 
 
 def of_all(record: Record, hints: Hints) -> Record:
