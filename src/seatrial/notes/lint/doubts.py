@@ -73,7 +73,7 @@ def _is_open(one: Finding) -> bool:
         return True
     if one.slip == "one digit changed" and one.ground not in SURE:
         printed, proposed = (digits.alone(text or "") for text in (one.printed, one.proposed))
-        if printed and proposed and abs(printed / proposed - 1) < LEAST and len((one.printed or "").strip("0.")) < FINE:
+        if printed and proposed and abs(printed / proposed - 1) < LEAST and sum(map(str.isdigit, one.printed or "")) < FINE:
             return True
     if one.code in OPEN and one.proposed is None:
         return one.slip is None
