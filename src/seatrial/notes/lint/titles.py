@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import replace
 from functools import lru_cache
 
 from seatrial.notes.lint.row import Row
@@ -37,7 +36,8 @@ def fill(sheet: Sheet) -> None:
         sizes = [{*map(str.upper, _SIZE.findall(next(iter(row.cells.values()), "")))} for row in mates]
         if all(len(its) == 1 for its in sizes) and len(set.union(*sizes)) > 1:
             for row, its in zip(mates, sizes):
-                row.record = replace(row.record, size_label=next(iter(its)), inferred=(*row.record.inferred, "size_label"))
+                new = {"size_label": next(iter(its)), "inferred": (*row.record.inferred, "size_label")}
+                row.record = row.record.changed(new)
 
 
 @lru_cache(maxsize=4096)

@@ -24,7 +24,7 @@ from seatrial.notes.lint.row import Row
 from seatrial.notes.lint.sheet import Sheet
 from seatrial.notes.lint.text.claims import scope_of
 from seatrial.notes.lint.text.figures import Figure, figures, in_another_unit
-from seatrial.notes.lint.text.mentions import Mention, mentions, spoken_of
+from seatrial.notes.lint.text.mentions import FIRST_ROW, LAST_ROW, Mention, mentions, spoken_of
 from seatrial.notes.lint.text.sentences import Sentence
 from seatrial.tables.headings import NUMBER, decimal
 
@@ -48,12 +48,6 @@ _BEST = re.compile(r"\b(?:best|fastest|winner|beste[rn]?|schnellste[rn]?|meilleu
                    r"plus rapide|mas rapid[oa]|piu veloce)\b|最快|最优|最速|가장 빠른", re.IGNORECASE)  # fmt: skip
 _WORST = re.compile(r"\b(?:worst|slowest|langsamste[rn]?|schlechteste[rn]?|pire|plus lente?|peor|mas lent[oa]|peggiore|"
                     r"piu lent[oa]|pior|traagste|худш\w*)\b|最慢|最遅|가장 느린", re.IGNORECASE)  # fmt: skip
-_ROW = (r"(?:row|line|setup|run|layout|config\w*|variant|setting|entry|zeile|lauf|ligne|linea|fila|riga|linha|"
-        r"configura\w+|essai|variante)")  # fmt: skip
-_FIRST = re.compile(rf"\b(?:first|top|erste[rn]?|oberste[rn]?|premiere?|primer[ao]?|prim[ao]|primeir[ao]) {_ROW}\b|\b{_ROW} "
-                    r"(?:1|prim[ao])\b|第一行", re.IGNORECASE)  # fmt: skip
-_LAST = re.compile(rf"\b(?:last|bottom|final|letzte[rn]?|unterste[rn]?|derniere?|ultim[ao]) {_ROW}\b|最后一行|最終行",
-                   re.IGNORECASE)  # fmt: skip
 _THAT = re.compile(r"\b(?:that|this|then|so|such|it|there|thus|das|damit|dies\w*|so|cela|ainsi|eso|asi|questo|cosi|isso|dat|"
                    r"the (?:same )?(?:run|setting|rate|speed))\b|这|此|その|この|これ", re.IGNORECASE)  # fmt: skip
 _OTHERS = re.compile(
@@ -332,7 +326,7 @@ class _Named:
         text, rows = self.of.text, self.rows
         its = [*mentions(text, rows), *_numbers(text, rows)]
         if self.near:
-            for pattern, at in ((_FIRST, 0), (_LAST, len(rows) - 1)):
+            for pattern, at in ((FIRST_ROW, 0), (LAST_ROW, len(rows) - 1)):
                 its += [Mention(match.start(), match.end(), "#", match[0], frozenset({at})) for match in pattern.finditer(text)]
         rates = [_rate(row, surely=False) for row in rows]
         if sum(rate > 0 for rate in rates) > 1:

@@ -272,9 +272,9 @@ def _numbers(text: str, rows: Sequence[Row]) -> list[Mention]:
 
 _A_ROW = (r"(?:row|line|setup|run|layout|config\w*|variant|setting|entry|zeile|lauf|ligne|linea|fila|riga|linha|"
           r"configura\w+|essai|variante|regel|wiersz\w*|строк\w*)")  # fmt: skip
-_FIRST = re.compile(rf"\b(?:first|top|erste[rn]?|oberste[rn]?|premiere?|primer[ao]?|prim[ao]|primeir[ao]|eerste|pierwsz\w+|"
+FIRST_ROW = re.compile(rf"\b(?:first|top|erste[rn]?|oberste[rn]?|premiere?|primer[ao]?|prim[ao]|primeir[ao]|eerste|pierwsz\w+|"
                     rf"перв\w+) {_A_ROW}\b|\b{_A_ROW} (?:prim[ao])\b|第一行|最初の行|先頭行", re.IGNORECASE)  # fmt: skip
-_LAST = re.compile(rf"\b(?:last|bottom|final|letzte[rn]?|unterste[rn]?|derniere?|ultim[ao]|laatste|ostatni\w*|последн\w+) "
+LAST_ROW = re.compile(rf"\b(?:last|bottom|final|letzte[rn]?|unterste[rn]?|derniere?|ultim[ao]|laatste|ostatni\w*|последн\w+) "
                    rf"{_A_ROW}\b|(?<=first row and )(?:the )?last\b|(?<=first to )(?:the )?last\b|"
                    rf"最后一行|最終行|最後の行", re.IGNORECASE)  # fmt: skip
 
@@ -282,7 +282,7 @@ _LAST = re.compile(rf"\b(?:last|bottom|final|letzte[rn]?|unterste[rn]?|derniere?
 def _ends(letters: str, rows: Sequence[Row]) -> list[Mention]:
     """`the last row`"""
     return [Mention(match.start(), match.end(), "#", name, frozenset((at,)))
-            for name, pattern, at in (("first", _FIRST, 0), ("last", _LAST, len(rows) - 1))
+            for name, pattern, at in (("first", FIRST_ROW, 0), ("last", LAST_ROW, len(rows) - 1))
             for match in pattern.finditer(letters)]  # fmt: skip
 
 
